@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* platform_linux.c - platform.h on Linux.
+ *
+ * Reserved is PROT_NONE, which the kernel does not count as memory promised; committing is mprotect, where
+ * it does count and may refuse; decommitting is MADV_DONTNEED, which leaves the mapping whole.
+ */
+#include "platform/platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "base/geometry.h"
+#include "base/text.h"
+#include "platform/report.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels answer EINVAL */
+#endif
+
+enum { MAP_RESERVED = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+
+/* ---- Memory ---- */
+
+size_t smm_os_page_size(void)
+{
+    /* The kernel hands the value to every process; getauxval is a walk over a few words. */
+    static _Atomic(size_t) known;
+    size_t size = smm_load_relaxed(&known);
+
+    if (size == 0) {
+        size = (size_t)getauxval(AT_PAGESZ);
+        smm_store_relaxed(&known, size);
+    }
+    return size;
+}
+
+static void *map(void *hint, size_t size, int protection)
+{
+    void *const address = mmap(hint, size, protection, MAP_RESERVED, -1, 0);
+    return address == MAP_FAILED ? NULL : address;
+}
+
+/* The lowest address of the last reservation: the next one is asked for right below it, where the kernel
+ * merges both into one mapping and finds the alignment without a search. A stale value costs a retry. */
+static _Atomic(uintptr_t) reserve_below;
+
+static bool aligned(const void *address, size_t alignment)
+{
+    return ((uintptr_t)address & (alignment - 1)) == 0;
+}
+
+/* Reserves more than is asked for and gives the ends back. */
+static void *reserve_trimmed(size_t size, size_t alignment)
+{
+    const size_t slack = alignment - smm_os_page_size();
+    char *const all = map(NULL, size + slack, PROT_NONE);
+
+    if (all == NULL)
+        return NULL;
+    char *const start = (char *)smm_align_up((uintptr_t)all, alignment);
+    const size_t before = (size_t)(start - all);
+    /* A refusal leaves addresses reserved that nobody uses: no memory is lost with them. */
+    if (before != 0)
+        (void)munmap(all, before);
+    if (slack != before)
+        (void)munmap(start + size, slack - before);
+    return start;
+}
+
+void *smm_os_reserve(size_t size, size_t alignment)
+{
+    const int saved = errno;
+    const uintptr_t below = smm_load_relaxed(&reserve_below);
+    void *hint = NULL;
+    void *address;
+
+    if (below > size + alignment)
+        hint = (void *)smm_align_down(below - size, alignment);
+    address = map(hint, size, PROT_NONE);
+    if (address != NULL && !aligned(address, alignment)) {
+        /* Once more right below what the kernel chose, before asking for more than is needed. */
+        const uintptr_t chosen = (uintptr_t)address;
+        (void)munmap(address, size);
+        address = map((void *)smm_align_down(chosen, alignment), size, PROT_NONE);
+        if (address != NULL && !aligned(address, alignment)) {
+            (void)munmap(address, size);
+            address = reserve_trimmed(size, alignment);
+        }
+    }
+    if (address != NULL && ((uintptr_t)address + size) >> SMM_ADDRESS_BITS != 0) {
+        (void)munmap(address, size);
+        address = NULL;
+    }
+    if (address != NULL)
+        smm_store_relaxed(&reserve_below, (uintptr_t)address);
+    errno = saved;
+    return address;
+}
+
+bool smm_os_release(void *address, size_t size)
+{
+    const int saved = errno;
+    const bool done = munmap(address, size) == 0;
+    errno = saved;
+    return done;
+}
+
+bool smm_os_commit(void *address, size_t size)
+{
+    const int saved = errno;
+    const bool done = mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
+    errno = saved;
+    return done;
+}
+
+bool smm_os_decommit(void *address, size_t size)
+{
+    const int saved = errno;
+    int failed;
+
+    do
+        failed = madvise(address, size, MADV_DONTNEED);
+    while (failed != 0 && errno == EAGAIN);
+    errno = saved;
+    return failed == 0;
+}
+
+void smm_os_prefault(void *address, size_t size)
+{
+    /* A kernel that does not know the advice is asked once. */
+    static _Atomic(bool) unknown;
+    const int saved = errno;
+
+    if (!smm_load_relaxed(&unknown) && madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL)
+        smm_store_relaxed(&unknown, true);
+    errno = saved;
+}
+
+void smm_os_advise_huge(void *address, size_t size, bool huge)
+{
+    const int saved = errno;
+    (void)madvise(address, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    errno = saved;
+}
+
+bool smm_os_move(void *from, size_t size, void *to)
+{
+    const int saved = errno;
+    const bool done = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+    errno = saved;
+    return done;
+}
+
+void *smm_os_map_zeros(size_t size)
+{
+    const int saved = errno;
+    void *const address = map(NULL, size, PROT_READ);
+    errno = saved;
+    return address;
+}
+
+/* ---- Time, threads, process ---- */
+
+uint64_t smm_os_now(void)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void smm_os_wait(_Atomic(uint32_t) *word, uint32_t value)
+{
+    const int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    errno = saved;
+}
+
+void smm_os_wake(_Atomic(uint32_t) *word)
+{
+    const int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
+
+void smm_os_yield(void)
+{
+    const int saved = errno;
+    (void)sched_yield();
+    errno = saved;
+}
+
+uintptr_t smm_os_thread_id(void)
+{
+    return (uintptr_t)pthread_self();
+}
+
+static pthread_key_t exit_key;
+
+bool smm_os_thread_exit_register(void (*callback)(void *))
+{
+    return pthread_key_create(&exit_key, callback) == 0;
+}
+
+bool smm_os_thread_exit_arm(void *value)
+{
+    return pthread_setspecific(exit_key, value) == 0;
+}
+
+bool smm_os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    return pthread_atfork(prepare, parent, child) == 0;
+}
+
+extern char **environ;
+
+bool smm_os_environment_ready(void)
+{
+    return environ != NULL;
+}
+
+const char *smm_os_environment(size_t index)
+{
+    if (environ == NULL || getauxval(AT_SECURE) != 0)
+        return NULL;
+    return environ[index];
+}
+
+uint32_t smm_os_process_id(void)
+{
+    return (uint32_t)getpid();
+}
+
+static uint64_t started_us;
+
+static uint64_t clock_us(void)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+void smm_os_usage_start(void)
+{
+    started_us = clock_us();
+}
+
+static uint64_t timeval_us(struct timeval value)
+{
+    return (uint64_t)value.tv_sec * 1000000 + (uint64_t)value.tv_usec;
+}
+
+void smm_os_usage_get(struct smm_os_usage *usage)
+{
+    struct rusage self;
+
+    memset(usage, 0, sizeof *usage);
+    usage->elapsed_us = clock_us() - started_us;
+    if (getrusage(RUSAGE_SELF, &self) != 0)
+        return;
+    usage->user_us = timeval_us(self.ru_utime);
+    usage->system_us = timeval_us(self.ru_stime);
+    usage->page_faults = (uint64_t)self.ru_minflt + (uint64_t)self.ru_majflt;
+    usage->resident_peak = (uint64_t)self.ru_maxrss * 1024;
+}
+
+/* ---- Output ---- */
+
+void smm_os_write(int file, const char *text, size_t length)
+{
+    const int saved = errno;
+
+    while (length != 0) {
+        const ssize_t written = write(file, text, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            break;
+        text += written;
+        length -= (size_t)written;
+    }
+    errno = saved;
+}
+
+int smm_os_keep_stderr(void)
+{
+    const int saved = errno;
+    /* Above the numbers that programs expect to get from their first calls of open(). */
+    const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 200);
+    errno = saved;
+    return copy;
+}
+
+int smm_os_create(const char *path)
+{
+    const int saved = errno;
+    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    errno = saved;
+    return file;
+}
+
+void smm_os_close(int file)
+{
+    const int saved = errno;
+    (void)close(file);
+    errno = saved;
+}
+
+void smm_os_abort(void)
+{
+    abort();
+}
