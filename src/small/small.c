@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+#include "small/small.h"
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "platform/platform.h"
+#include "segment/account.h"
+#include "segment/metadata.h"
+#include "small/foreign_free.h"
+
+struct smm_small_settings smm_small_settings = {.huge_pages = SMM_HUGE_AUTO, .huge_after = 4, .prefault = true};
+
+const struct smm_page smm_empty_page = {.item_size = 0};
+
+void smm_small_init(struct smm_small *small)
+{
+    for (size_t i = 0; i < SMM_DIRECT_COUNT; i++)
+        small->direct[i] = SMM_EMPTY_PAGE;
+    for (unsigned i = 0; i < SMM_CLASS_COUNT; i++)
+        small->classes[i].first = small->classes[i].last = SMM_EMPTY_PAGE;
+}
+
+/* ---- The lists of classes ---- */
+
+/* The one place where the first page of a class changes. */
+static void class_set_first(struct smm_small *small, unsigned size_class, struct smm_page *page)
+{
+    const size_t size = smm_class_size(size_class);
+
+    small->classes[size_class].first = page;
+    if (size > SMM_DIRECT_MAX)
+        return;
+    const size_t before = size_class == 0 ? 0 : smm_class_size(size_class - 1) / SMM_BLOCK_ALIGN + 1;
+    for (size_t i = before; i <= size / SMM_BLOCK_ALIGN; i++)
+        small->direct[i] = page;
+}
+
+static void class_remove(struct smm_small *small, struct smm_page *page)
+{
+    struct smm_class_list *const list = &small->classes[page->size_class];
+
+    if (page->next != NULL)
+        page->next->prev = page->prev;
+    else
+        list->last = page->prev != NULL ? page->prev : SMM_EMPTY_PAGE;
+    if (page->prev != NULL)
+        page->prev->next = page->next;
+    else
+        class_set_first(small, page->size_class, page->next != NULL ? page->next : SMM_EMPTY_PAGE);
+    page->listed = false;
+}
+
+/* At the end, so that more items gather before the page is allocated from again. */
+static void class_append(struct smm_small *small, struct smm_page *page)
+{
+    struct smm_class_list *const list = &small->classes[page->size_class];
+    struct smm_page *const last = list->last;
+
+    page->next = NULL;
+    page->listed = true;
+    list->last = page;
+    if (last == SMM_EMPTY_PAGE) {
+        page->prev = NULL;
+        class_set_first(small, page->size_class, page);
+    } else {
+        page->prev = last;
+        last->next = page;
+    }
+}
+
+/* Into an empty list, or before pages that have nothing to give. */
+static void class_prepend(struct smm_small *small, struct smm_page *page)
+{
+    struct smm_class_list *const list = &small->classes[page->size_class];
+    struct smm_page *const first = list->first;
+
+    if (first == SMM_EMPTY_PAGE) {
+        class_append(small, page);
+        return;
+    }
+    page->prev = NULL;
+    page->next = first;
+    page->listed = true;
+    first->prev = page;
+    class_set_first(small, page->size_class, page);
+}
+
+/* ---- Pages that fill and empty ---- */
+
+static void page_available_to_full(struct smm_small *small, struct smm_page *page)
+{
+    class_remove(small, page);
+    smm_store_relaxed(&page->used, smm_load_relaxed(&page->used) + SMM_PAGE_FULL);
+}
+
+static void page_retire(struct smm_small *small, struct smm_page *page, bool clean)
+{
+    /* P2, F3: without a used item nothing is listed, lent or about to be pushed. */
+    SMM_ALWAYS(smm_load_relaxed(&page->used) == 0 && smm_load_relaxed(&page->foreign) == 0);
+    SMM_DEBUG(!page->listed && !page->borrowed);
+    smm_pool_put(&small->pool, page, clean);
+}
+
+/* A page that has no used item leaves its class, unless the class would be left without a page. */
+static void page_emptied(struct smm_small *small, struct smm_page *page)
+{
+    const struct smm_class_list *const list = &small->classes[page->size_class];
+
+    if (list->first == page && list->last == page)
+        return;
+    class_remove(small, page);
+    page_retire(small, page, false);
+}
+
+enum smm_fault smm_small_free_rare(struct smm_small *small, struct smm_page *page)
+{
+    int32_t used = smm_load_relaxed(&page->used);
+
+    if (used < 0) {
+        if (used - SMM_PAGE_FULL > (int32_t)page->capacity)
+            return SMM_FAULT_FREED;
+        used -= SMM_PAGE_FULL;
+        smm_store_relaxed(&page->used, used);
+        class_append(small, page);
+    }
+    if (used == 0)
+        page_emptied(small, page);
+    return SMM_FAULT_NONE;
+}
+
+/* ---- Foreign frees ---- */
+
+static void notify(struct smm_small *owner, struct smm_page *page)
+{
+    struct smm_page *first = smm_load_relaxed(&owner->notified);
+
+    /* CAS release: publishes notified_next to the acquire of smm_small_drain(). ABA is harmless: pages are
+     * never popped singly. */
+    do {
+        smm_store_relaxed(&page->notified_next, first);
+        SMM_TEST_POINT();
+    } while (!smm_cas_weak_release(&owner->notified, &first, page));
+}
+
+static uint64_t push_and_notify(struct smm_page *page, struct smm_item *head, struct smm_item *tail, unsigned count)
+{
+    const uint64_t seen = smm_foreign_push(page, head, tail, count);
+
+    if ((seen & SMM_FOREIGN_QUEUED) == 0) {
+        SMM_TEST_POINT();
+        notify(smm_segment_of(page)->owner, page);
+    }
+    return seen;
+}
+
+enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *page, void *block)
+{
+    const unsigned size_class = smm_load_relaxed(&page->shared_class);
+    const unsigned capacity = smm_load_relaxed(&page->shared_capacity);
+    const uint64_t seen = push_and_notify(page, block, block, 1);
+
+    if (smm_foreign_count(seen) >= capacity)
+        return SMM_FAULT_FREED;
+    if (self == NULL)
+        return SMM_FAULT_NONE;
+    smm_own_add(&self->foreign_frees, 1);
+    struct smm_page **const lenders = self->lenders[size_class];
+    if ((smm_foreign_count(seen) + 1) * 2 >= capacity && lenders[0] != page) {
+        lenders[1] = lenders[0];
+        lenders[0] = page;
+    }
+    return SMM_FAULT_NONE;
+}
+
+/* Takes the foreign list of one page that was in the queue. Returns whether the page has more to give. */
+static bool drain_page(struct smm_small *small, struct smm_page *page)
+{
+    const uint64_t word = smm_foreign_take(page);
+    const unsigned count = smm_foreign_count(word);
+    int32_t used;
+    bool full;
+
+    if (word & SMM_FOREIGN_BUSY) {
+        notify(small, page);
+        return false;
+    }
+    if (count == 0)
+        return false; /* all was borrowed */
+
+    used = smm_load_relaxed(&page->used);
+    full = used < 0;
+    if (full)
+        used -= SMM_PAGE_FULL;
+    used -= (int32_t)count;
+    SMM_ALWAYS(used >= 0);
+    smm_store_relaxed(&page->used, used);
+
+    if (word & SMM_FOREIGN_PURGED) {
+        /* F5: no item is used or anywhere else, and the memory is as new. */
+        SMM_ALWAYS(used == 0 && page->free == NULL && page->local_free == NULL);
+        if (!full)
+            class_remove(small, page);
+        page_retire(small, page, true);
+        return true;
+    }
+
+    smm_foreign_item(page, smm_foreign_tail(word))->link = page->local_free;
+    page->local_free = smm_foreign_item(page, smm_foreign_head(word));
+    if (full)
+        class_append(small, page);
+    if (used == 0)
+        page_emptied(small, page);
+    return true;
+}
+
+bool smm_small_drain(struct smm_small *small)
+{
+    bool gained = false;
+
+    if (smm_load_relaxed(&small->notified) == NULL)
+        return false;
+    /* acquire: pairs with the release of notify(), for notified_next and all before it */
+    struct smm_page *page = smm_exchange_acquire(&small->notified, NULL);
+    while (page != NULL) {
+        /* Before the word is taken: from then on another thread may queue the page again, and write it. */
+        struct smm_page *const next = smm_load_relaxed(&page->notified_next);
+        SMM_TEST_POINT();
+        gained |= drain_page(small, page);
+        page = next;
+    }
+    return gained;
+}
+
+/* ---- Borrowing ---- */
+
+static void borrowed_unused_add(struct smm_small *small, const struct smm_page *stand_in, int32_t items)
+{
+    smm_own_add(&small->borrowed_unused, (uint64_t)(int64_t)items);
+    smm_own_add(&small->borrowed_unused_bytes, (uint64_t)((int64_t)items * stand_in->item_size));
+}
+
+static struct smm_page *stand_in_take(struct smm_small *small)
+{
+    struct smm_page *const page = small->stand_ins;
+
+    if (page == NULL)
+        return smm_metadata_alloc(sizeof(struct smm_page), SMM_CACHE_LINE);
+    small->stand_ins = page->next;
+    return page;
+}
+
+/* A stand-in that has given out all its items. */
+static void stand_in_release(struct smm_small *small, struct smm_page *page)
+{
+    class_remove(small, page);
+    page->next = small->stand_ins;
+    small->stand_ins = page;
+}
+
+/* Gives the items that are left in a stand-in back to their page. */
+static void stand_in_return(struct smm_small *small, struct smm_page *page)
+{
+    struct smm_item *const head = page->free;
+
+    if (head != NULL) {
+        struct smm_item *tail = head;
+        unsigned count = 1;
+        for (; tail->link != NULL; tail = tail->link)
+            count++;
+        page->free = NULL;
+        (void)push_and_notify(smm_page_of(head), head, tail, count);
+    }
+    stand_in_release(small, page);
+}
+
+static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm_page *lender)
+{
+    struct smm_page *const stand_in = stand_in_take(small);
+    uint64_t word;
+
+    if (stand_in == NULL)
+        return false;
+    word = smm_foreign_borrow(lender, size_class);
+    if (smm_foreign_count(word) == 0) {
+        stand_in->next = small->stand_ins;
+        small->stand_ins = stand_in;
+        return false;
+    }
+    struct smm_item *const head = smm_foreign_item(lender, smm_foreign_head(word));
+    struct smm_item *const tail = smm_foreign_item(lender, smm_foreign_tail(word));
+    const unsigned count = smm_foreign_count(word);
+    SMM_TEST_POINT();
+    if (smm_load_relaxed(&lender->shared_class) != size_class) {
+        /* It was emptied and serves another class now. */
+        (void)push_and_notify(lender, head, tail, count);
+        stand_in->next = small->stand_ins;
+        small->stand_ins = stand_in;
+        return false;
+    }
+    tail->link = NULL;
+    smm_page_init(stand_in, size_class, false);
+    stand_in->free = head;
+    stand_in->carved = stand_in->capacity = (uint16_t)count;
+    stand_in->borrowed = true;
+    borrowed_unused_add(small, stand_in, (int32_t)count);
+    class_prepend(small, stand_in);
+    return true;
+}
+
+static bool borrow(struct smm_small *small, unsigned size_class)
+{
+    struct smm_page **const lenders = small->lenders[size_class];
+
+    for (unsigned i = 0; i < SMM_LENDERS; i++) {
+        struct smm_page *const lender = lenders[i];
+        lenders[i] = NULL;
+        if (lender != NULL && borrow_from(small, size_class, lender))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Finding a page ---- */
+
+static bool page_carve(struct smm_page *page)
+{
+    return smm_page_carve(page, smm_load_relaxed(&smm_small_settings.prefault) && !smm_segment_of(page)->huge);
+}
+
+struct smm_page *smm_small_find_page(struct smm_small *small, unsigned size_class)
+{
+    for (;;) {
+        struct smm_page *page = small->classes[size_class].first;
+
+        if (page->free != NULL)
+            return page;
+        if (page == SMM_EMPTY_PAGE) {
+            bool clean;
+            if (smm_small_drain(small) || borrow(small, size_class))
+                continue;
+            page = smm_pool_take(&small->pool, small, &clean);
+            if (page == NULL)
+                return NULL;
+            smm_page_init(page, size_class, clean);
+            class_append(small, page);
+            (void)page_carve(page);
+            return page;
+        }
+        if (page->borrowed) {
+            borrowed_unused_add(small, page, -(int32_t)page->capacity);
+            stand_in_release(small, page);
+            continue;
+        }
+        if (smm_page_refill(page))
+            return page;
+        /* The queue is looked at when a page runs out, not before: while a page stays queued, further
+         * foreign frees into it are one CAS. */
+        if (smm_small_drain(small))
+            continue;
+        if (page_carve(page))
+            return page;
+        page_available_to_full(small, page);
+    }
+}
+
+/* ---- Collecting ---- */
+
+void smm_small_collect(struct smm_small *small)
+{
+    (void)smm_small_drain(small);
+    for (unsigned size_class = 0; size_class < SMM_CLASS_COUNT; size_class++) {
+        struct smm_page *page = small->classes[size_class].first;
+        for (unsigned i = 0; i < SMM_LENDERS; i++)
+            small->lenders[size_class][i] = NULL;
+        while (page != NULL && page != SMM_EMPTY_PAGE) {
+            struct smm_page *const next = page->next;
+            if (page->borrowed) {
+                borrowed_unused_add(small, page, -(int32_t)page->capacity);
+                stand_in_return(small, page);
+            } else if (smm_load_relaxed(&page->used) == 0) {
+                class_remove(small, page);
+                page_retire(small, page, page->touched == 0);
+            }
+            page = next;
+        }
+    }
+}
+
+static size_t purge_dead_page(struct smm_page *page, bool force)
+{
+    /* acquire: the capacity is then of the page's present use or a later one */
+    uint64_t word = smm_load_acquire(&page->foreign);
+    const unsigned count = smm_foreign_count(word);
+
+    if (count == 0 || count != smm_load_relaxed(&page->shared_capacity) ||
+        (word & (SMM_FOREIGN_BUSY | SMM_FOREIGN_PURGED)) != 0)
+        return 0;
+    if (!force && (word & SMM_FOREIGN_SEEN) == 0) {
+        /* relaxed: a note to the next visit; nothing is read through it */
+        (void)smm_cas_strong_relaxed(&page->foreign, &word, word | SMM_FOREIGN_SEEN);
+        return 0;
+    }
+    SMM_TEST_POINT();
+    /* acq_rel: pairs with the pushes of all items. From here on the owner leaves the page alone (F4), and it
+     * cannot change its use (F3): only now the capacity is sure to be of the use that the count is of. */
+    if (!smm_cas_strong_acq_rel(&page->foreign, &word, word | SMM_FOREIGN_BUSY))
+        return 0;
+    if (count != smm_load_relaxed(&page->shared_capacity) ||
+        !smm_os_decommit(smm_page_memory(page), SMM_PAGE_SIZE)) {
+        (void)smm_and_release(&page->foreign, ~(SMM_FOREIGN_BUSY | SMM_FOREIGN_SEEN));
+        return 0;
+    }
+    SMM_TEST_POINT();
+    /* release: the owner's take finds the memory as new. No push can have come: every item is listed. */
+    smm_store_release(&page->foreign, smm_foreign_word(0, 0, count) | SMM_FOREIGN_QUEUED | SMM_FOREIGN_PURGED);
+    smm_account_purge(SMM_PAGE_SIZE);
+    return SMM_PAGE_SIZE;
+}
+
+size_t smm_small_purge_dead(struct smm_small *small, bool force)
+{
+    size_t returned = 0;
+
+    /* Dead pages are queued (F1); acquire: pairs with segment_add() */
+    if (smm_load_relaxed(&small->notified) == NULL)
+        return 0;
+    for (struct smm_segment *segment = smm_load_acquire(&small->pool.segments); segment != NULL;
+         segment = segment->older) {
+        /* One page of 64 KiB would split a huge one. */
+        if (segment->huge && !force)
+            continue;
+        for (unsigned i = 1; i < SMM_PAGE_COUNT; i++)
+            returned += purge_dead_page(&segment->pages[i], force);
+    }
+    return returned;
+}
+
+void smm_small_usage(const struct smm_small *small, uint64_t *blocks, uint64_t *bytes)
+{
+    uint64_t all = 0, all_bytes = 0;
+
+    for (const struct smm_segment *segment = smm_load_acquire(&small->pool.segments); segment != NULL;
+         segment = segment->older) {
+        for (unsigned i = 1; i < SMM_PAGE_COUNT; i++) {
+            const struct smm_page *const page = &segment->pages[i];
+            const uint32_t used = smm_page_used(page);
+            const uint32_t listed = smm_foreign_count(smm_load_relaxed(&page->foreign));
+            if (used <= listed)
+                continue;
+            all += used - listed;
+            all_bytes += (uint64_t)(used - listed) * smm_class_size(smm_load_relaxed(&page->shared_class));
+        }
+    }
+    *blocks = all;
+    *bytes = all_bytes;
+}
