@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "heap/collect.h"
+
+#include "large/large_cache.h"
+#include "platform/lock.h"
+#include "platform/platform.h"
+
+struct smm_collect_settings smm_collect_settings = {
+    .delay = 1000, .keep_pages = 8, .keep_arenas = 1, .reserve_pages = 64, .reserve_arenas = 4};
+
+enum {
+    TICKS_PER_DELAY = 4,
+    TICK_MIN = 10 /* milliseconds */
+};
+
+/* When the next look is due; relaxed: the CAS lets one thread through, which needs nothing of the others. */
+static _Atomic(uint64_t) next_tick;
+
+/* As the owner of the waiting heaps, takes back what other threads freed into them, so that whole pages and
+ * arenas come free. The collect lock is held. */
+static void collect_waiting(bool all)
+{
+    struct smm_heap *const first = smm_heap_take_waiting();
+
+    for (struct smm_heap *heap = first; heap != NULL; heap = smm_load_relaxed(&heap->next_waiting))
+        if (all || smm_load_relaxed(&heap->small.notified) != NULL)
+            smm_small_collect(&heap->small);
+    SMM_TEST_POINT();
+    smm_heap_put_waiting(first);
+}
+
+static void collect_aged(uint64_t now, uint32_t delay)
+{
+    collect_waiting(false);
+    for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
+        (void)smm_small_purge_dead(&heap->small, false);
+        (void)smm_pool_trim(&heap->small.pool, smm_load_relaxed(&smm_collect_settings.keep_pages), now, delay);
+        smm_medium_drain(&heap->medium, false);
+        (void)smm_medium_trim(&heap->medium, smm_load_relaxed(&smm_collect_settings.keep_arenas), now, delay);
+    }
+    (void)smm_large_cache_trim(now, delay);
+}
+
+void smm_tick(void)
+{
+    const uint64_t now = smm_os_now();
+    const uint64_t delay = smm_load_relaxed(&smm_collect_settings.delay);
+    uint64_t due = smm_load_relaxed(&next_tick);
+    const uint64_t step = delay / TICKS_PER_DELAY;
+
+    if (now < due || !smm_cas_strong_relaxed(&next_tick, &due, now + (step > TICK_MIN ? step : TICK_MIN)))
+        return;
+    if (!smm_lock_try(&smm_collect_lock))
+        return;
+    collect_aged(now, (uint32_t)delay);
+    smm_lock_release(&smm_collect_lock);
+}
+
+void smm_heap_settle(struct smm_heap *heap)
+{
+    const uint64_t now = smm_os_now();
+
+    smm_small_collect(&heap->small);
+    (void)smm_pool_trim(&heap->small.pool, smm_load_relaxed(&smm_collect_settings.reserve_pages), now, 0);
+    smm_medium_drain(&heap->medium, true);
+    (void)smm_medium_trim(&heap->medium, smm_load_relaxed(&smm_collect_settings.reserve_arenas), now, 0);
+}
+
+size_t smm_heap_flush(struct smm_heap *heap)
+{
+    const uint64_t now = smm_os_now();
+
+    smm_small_collect(&heap->small);
+    return smm_pool_trim(&heap->small.pool, 0, now, 0) + smm_medium_purge(&heap->medium);
+}
+
+size_t smm_purge(void)
+{
+    struct smm_heap *const mine = smm_heap_mine();
+    const uint64_t now = smm_os_now();
+    size_t returned = 0;
+
+    if (mine != NULL)
+        smm_small_collect(&mine->small);
+    smm_lock_acquire(&smm_collect_lock);
+    collect_waiting(true);
+    for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
+        if (smm_load_relaxed(&heap->state) == SMM_HEAP_SHARED) {
+            smm_lock_acquire(&smm_shared_heap_lock);
+            smm_small_collect(&heap->small);
+            smm_lock_release(&smm_shared_heap_lock);
+        }
+        returned += smm_small_purge_dead(&heap->small, true);
+        returned += smm_pool_trim(&heap->small.pool, 0, now, 0);
+        returned += smm_medium_purge(&heap->medium);
+    }
+    returned += smm_large_cache_trim(UINT64_MAX, 0);
+    smm_lock_release(&smm_collect_lock);
+    return returned;
+}
