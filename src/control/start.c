@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "control/start.h"
+
+#include "control/fork.h"
+#include "control/options.h"
+#include "control/stats.h"
+#include "heap/heap.h"
+#include "platform/lock.h"
+#include "segment/segment_map.h"
+
+_Atomic(bool) smm_started;
+
+static struct smm_lock start_lock;
+
+bool smm_start_slow(void)
+{
+    bool done = true;
+
+    smm_lock_acquire(&start_lock);
+    if (!smm_load_relaxed(&smm_started)) {
+        smm_options_start();
+        done = smm_segment_map_init();
+        if (done) {
+            smm_heap_start();
+            smm_store_release(&smm_started, true);
+        }
+    }
+    smm_lock_release(&start_lock);
+    return done;
+}
+
+/* What waits for the process to be set up further than the first malloc() may find it. */
+__attribute__((constructor)) static void start_late(void)
+{
+    (void)smm_start();
+    smm_options_start();
+    smm_stats_start();
+    smm_fork_start();
+}
+
+__attribute__((destructor)) static void end_late(void)
+{
+    smm_stats_at_exit();
+}
