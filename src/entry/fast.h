@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* fast.h - the paths that most calls take: a small block, of the calling thread's heap, of a page that has
+ * an item at hand. They are inline, so that each exported name is such a path and no jump to one. What they
+ * cannot do goes to slow.h with the same arguments, in a tail call.
+ *
+ *     malloc   size <= 2 KiB -> heap->direct[] -> page->free -> pop           -.
+ *              size <= 16 KiB -> class table -> classes[] -> page->free -> pop  +-> smm_malloc_slow
+ *     free     segment map -> small -> owner is this heap -> push -> used > 0  -+-> smm_free_slow
+ *     realloc  small, new size within the class and at least a quarter of it   -+-> smm_realloc_slow
+ *     calloc   as malloc, then clear what is not known to be zero              -'-> smm_calloc_slow
+ */
+#ifndef SMM_ENTRY_FAST_H
+#define SMM_ENTRY_FAST_H
+
+#include <string.h>
+
+#include "entry/slow.h"
+#include "heap/heap.h"
+#include "segment/segment_map.h"
+
+/* `slow` is a constant: what a miss goes to. */
+SMM_INLINE void *smm_malloc_or(size_t size, void *(*slow)(size_t))
+{
+    struct smm_heap *const heap = smm_heap_self;
+    struct smm_page *page;
+
+    /* The size is compared before 15 is added, which could wrap. */
+    if (SMM_LIKELY(size <= SMM_DIRECT_MAX))
+        page = heap->small.direct[(size + SMM_BLOCK_ALIGN - 1) >> SMM_BLOCK_SHIFT];
+    else if (size <= SMM_SMALL_MAX)
+        page = heap->small.classes[smm_class_of(size)].first;
+    else
+        return slow(size);
+    if (SMM_LIKELY(page->free != NULL))
+        return smm_page_pop(page);
+    return slow(size);
+}
+
+SMM_INLINE void *smm_malloc(size_t size)
+{
+    return smm_malloc_or(size, smm_malloc_slow);
+}
+
+/* A small block that is known to be zero but for its link, or cleared here. */
+SMM_INLINE void *smm_page_pop_zero(struct smm_page *page, size_t size)
+{
+    const bool zero = page->free_is_zero;
+    struct smm_item *const item = smm_page_pop(page);
+
+    if (zero)
+        item->link = NULL;
+    else
+        memset(item, 0, size);
+    return item;
+}
+
+SMM_INLINE void *smm_calloc(size_t count, size_t size)
+{
+    struct smm_heap *const heap = smm_heap_self;
+    size_t bytes;
+
+    if (SMM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)) || bytes > SMM_SMALL_MAX)
+        return smm_calloc_slow(count, size);
+    struct smm_page *const page = heap->small.classes[smm_class_of(bytes)].first;
+    if (SMM_UNLIKELY(page->free == NULL))
+        return smm_calloc_slow(count, size);
+    return smm_page_pop_zero(page, bytes);
+}
+
+/* `call` is a constant: the name that a report gives. */
+SMM_INLINE void smm_free_as(void *block, const char *call)
+{
+    struct smm_heap *const heap = smm_heap_self;
+
+    if (SMM_LIKELY(smm_kind_of(block) == SMM_KIND_SMALL) && SMM_LIKELY(smm_segment_of(block)->owner == &heap->small)) {
+        struct smm_page *const page = smm_page_of(block);
+#if SMM_CHECKS >= 1
+        smm_free_check(block);
+#endif
+        if (SMM_LIKELY(smm_page_push(page, block) > 0))
+            return;
+        smm_free_rare(page, block);
+        return;
+    }
+    smm_free_slow(block, call);
+}
+
+SMM_INLINE void smm_free(void *block)
+{
+    smm_free_as(block, "free");
+}
+
+SMM_INLINE void *smm_realloc(void *block, size_t size)
+{
+    if (SMM_LIKELY(smm_kind_of(block) == SMM_KIND_SMALL)) {
+        const size_t item_size = smm_page_of(block)->item_size;
+        /* The lower bound is above 0, so a size of 0 never stays. */
+        if (SMM_LIKELY(size <= item_size && size >= item_size / 4))
+            return block;
+    }
+    return smm_realloc_slow(block, size);
+}
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "entry/slow.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "base/text.h"
+#include "control/options.h"
+#include "control/start.h"
+#include "entry/fast.h"
+#include "heap/collect.h"
+#include "large/large.h"
+#include "large/large_cache.h"
+#include "platform/platform.h"
+#include "platform/report.h"
+#include "segment/account.h"
+
+/* ---- Allocating ---- */
+
+static SMM_COLD void *out_of_memory(size_t size)
+{
+    smm_account_failure();
+    if (smm_option_verbose() >= 2) {
+        struct smm_text line;
+        smm_text_clear(&line);
+        smm_text_string(&line, "shardmm: no memory for ");
+        smm_text_unsigned(&line, size);
+        smm_text_string(&line, " bytes\n");
+        smm_os_write(SMM_OS_STDERR, line.bytes, line.length);
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *small_alloc(unsigned size_class, size_t zero_bytes)
+{
+    struct smm_heap *const heap = smm_heap_enter();
+    struct smm_page *page;
+    void *item = NULL;
+
+    if (heap == NULL)
+        return NULL;
+    page = smm_small_find_page(&heap->small, size_class);
+    if (page != NULL)
+        item = zero_bytes != 0 ? smm_page_pop_zero(page, zero_bytes) : smm_page_pop(page);
+    smm_tick_sometimes(heap);
+    smm_heap_leave(heap);
+    return item;
+}
+
+static void *medium_alloc(size_t size, size_t alignment, size_t *dirty)
+{
+    struct smm_heap *const heap = smm_heap_enter();
+    void *block;
+
+    if (heap == NULL)
+        return NULL;
+    block = smm_medium_alloc(&heap->medium, size, alignment, dirty);
+    smm_tick_sometimes(heap);
+    smm_heap_leave(heap);
+    return block;
+}
+
+static void *large_alloc(size_t size, size_t alignment, size_t *dirty)
+{
+    smm_tick();
+    return smm_large_alloc(size, alignment, dirty);
+}
+
+/* A block of any kind, its first `zero_bytes` bytes zero. */
+static void *alloc_once(size_t size, size_t alignment, size_t zero_bytes)
+{
+    size_t dirty = 0;
+    void *block;
+
+    if (size <= SMM_SMALL_MAX && alignment <= SMM_SMALL_MAX) {
+        const unsigned size_class =
+            alignment <= SMM_BLOCK_ALIGN ? smm_class_of(size) : smm_class_of_aligned(size, alignment);
+        if (size_class < SMM_CLASS_COUNT)
+            return small_alloc(size_class, zero_bytes);
+    }
+    if (size <= SMM_MEDIUM_MAX && alignment <= SMM_MEDIUM_ALIGN_MAX)
+        block = medium_alloc(size, alignment, &dirty);
+    else
+        block = large_alloc(size, alignment, &dirty);
+    if (block != NULL && zero_bytes != 0)
+        memset(block, 0, dirty < zero_bytes ? dirty : zero_bytes);
+    return block;
+}
+
+static void *alloc(size_t size, size_t alignment, size_t zero_bytes)
+{
+    void *block;
+
+    /* Room for a header, for rounding and for the alignment is then there without wrapping. */
+    if (SMM_UNLIKELY(size > PTRDIFF_MAX || alignment > (size_t)PTRDIFF_MAX / 2 || !smm_start()))
+        return out_of_memory(size);
+    block = alloc_once(size, alignment, zero_bytes);
+    if (SMM_UNLIKELY(block == NULL)) {
+        /* What is kept for later may be what is missing now. */
+        if (smm_purge() != 0)
+            block = alloc_once(size, alignment, zero_bytes);
+        if (block == NULL)
+            return out_of_memory(size);
+    }
+    return block;
+}
+
+void *smm_malloc_slow(size_t size)
+{
+    return alloc(size, SMM_BLOCK_ALIGN, 0);
+}
+
+void *smm_calloc_slow(size_t count, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return out_of_memory(SIZE_MAX);
+    return alloc(bytes, SMM_BLOCK_ALIGN, bytes);
+}
+
+void *smm_aligned(size_t alignment, size_t size)
+{
+    return alloc(size, alignment < SMM_BLOCK_ALIGN ? SMM_BLOCK_ALIGN : alignment, 0);
+}
+
+/* ---- Freeing ---- */
+
+static const char *kind_name(enum smm_kind kind)
+{
+    switch (kind) {
+    case SMM_KIND_SMALL:
+        return "small";
+    case SMM_KIND_MEDIUM:
+        return "medium";
+    case SMM_KIND_LARGE:
+    case SMM_KIND_LARGE_NEXT:
+        return "large";
+    case SMM_KIND_NONE:
+    case SMM_KIND_COUNT:
+        break;
+    }
+    return NULL;
+}
+
+/* What the structures say of an address in a small segment; nothing about whether the item is handed out. */
+static enum smm_fault small_check(const void *block)
+{
+    const struct smm_page *const page = smm_page_of(block);
+    const size_t offset = (uintptr_t)block & (SMM_PAGE_SIZE - 1);
+
+    if (smm_page_index(page) == 0)
+        return SMM_FAULT_INTERIOR;
+    if (page->item_size == 0)
+        return SMM_FAULT_UNKNOWN;
+    if (offset % page->item_size != 0 || offset / page->item_size >= page->capacity)
+        return SMM_FAULT_INTERIOR;
+    return SMM_FAULT_NONE;
+}
+
+static enum smm_fault small_free_foreign(void *block)
+{
+    struct smm_heap *const mine = smm_heap_mine();
+    enum smm_fault fault = SMM_FAULT_NONE;
+
+    if (((uintptr_t)block & (SMM_BLOCK_ALIGN - 1)) != 0 || smm_page_index(smm_page_of(block)) == 0)
+        fault = SMM_FAULT_INTERIOR;
+    if (fault == SMM_FAULT_NONE)
+        fault = smm_small_free_foreign(mine != NULL ? &mine->small : NULL, smm_page_of(block), block);
+    if (mine != NULL)
+        smm_tick_sometimes(mine);
+    return fault;
+}
+
+void smm_free_slow(void *block, const char *call)
+{
+    struct smm_heap *const mine = smm_heap_mine();
+    const enum smm_kind kind = smm_kind_of(block);
+    enum smm_fault fault = SMM_FAULT_NONE;
+
+    switch (kind) {
+    case SMM_KIND_SMALL:
+        fault = small_free_foreign(block);
+        break;
+    case SMM_KIND_MEDIUM:
+        fault = smm_medium_free(mine != NULL ? &mine->medium : NULL, block);
+        if (mine != NULL)
+            smm_tick_sometimes(mine);
+        break;
+    case SMM_KIND_LARGE:
+    case SMM_KIND_LARGE_NEXT:
+        fault = smm_large_free(block);
+        smm_tick();
+        break;
+    case SMM_KIND_NONE:
+    case SMM_KIND_COUNT:
+        if (block == NULL)
+            return;
+        fault = SMM_FAULT_UNKNOWN;
+        break;
+    }
+    if (SMM_UNLIKELY(fault != SMM_FAULT_NONE))
+        smm_report_misuse(call, block, fault, kind_name(kind), 0);
+}
+
+void smm_free_rare(struct smm_page *page, void *block)
+{
+    struct smm_heap *const heap = smm_heap_self;
+    const enum smm_fault fault = smm_small_free_rare(&heap->small, page);
+
+    if (SMM_UNLIKELY(fault != SMM_FAULT_NONE))
+        smm_report_misuse("free", block, fault, "small", 0);
+    smm_tick_sometimes(heap);
+}
+
+void smm_free_check(void *block)
+{
+    const struct smm_page *const page = smm_page_of(block);
+    enum smm_fault fault = small_check(block);
+
+    if (fault == SMM_FAULT_NONE) {
+        /* A block that was freed a moment ago is near the head of its list. */
+        const struct smm_item *item = page->local_free;
+        for (unsigned i = 0; i < 64 && item != NULL; i++, item = item->link)
+            if (item == block)
+                fault = SMM_FAULT_FREED;
+    }
+    if (fault != SMM_FAULT_NONE)
+        smm_report_misuse("free", block, fault, "small", page->item_size);
+}
+
+void smm_free_sized_check(void *block, size_t alignment, size_t size, const char *call)
+{
+    const size_t usable = smm_usable_size(block, call);
+
+    if (block != NULL && (size > usable || ((uintptr_t)block & (alignment - 1)) != 0 ||
+                          (usable > 4 * (size + alignment) && usable > SMM_PAGE_SIZE)))
+        smm_report_misuse(call, block, SMM_FAULT_SIZE, kind_name(smm_kind_of(block)), usable);
+}
+
+/* ---- Sizes ---- */
+
+size_t smm_usable_size(const void *block, const char *call)
+{
+    const enum smm_kind kind = smm_kind_of(block);
+    enum smm_fault fault = SMM_FAULT_NONE;
+    size_t size = 0;
+
+    switch (kind) {
+    case SMM_KIND_SMALL:
+        fault = small_check(block);
+        size = smm_page_of(block)->item_size;
+        break;
+    case SMM_KIND_MEDIUM:
+        size = smm_medium_usable(block, &fault);
+        break;
+    case SMM_KIND_LARGE:
+    case SMM_KIND_LARGE_NEXT:
+        size = smm_large_usable(block, &fault);
+        break;
+    case SMM_KIND_NONE:
+    case SMM_KIND_COUNT:
+        fault = block == NULL ? SMM_FAULT_NONE : SMM_FAULT_UNKNOWN;
+        break;
+    }
+    if (fault != SMM_FAULT_NONE)
+        smm_report_misuse(call, block, fault, kind_name(kind), 0);
+    return size;
+}
+
+size_t smm_good_size(size_t size)
+{
+    if (size > PTRDIFF_MAX)
+        return 0;
+    if (size <= SMM_SMALL_MAX)
+        return smm_class_size(smm_class_of(size));
+    return size <= SMM_MEDIUM_MAX ? smm_medium_good_size(size) : smm_large_good_size(size);
+}
