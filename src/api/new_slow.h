@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* new_slow.h - what operator new does when its fast path has no block: the allocator's slow path, then the
+ * program's handler, until there is memory or no handler. The first two throw std::bad_alloc, the others
+ * return a null pointer. Written in C++, called from C. */
+#ifndef SMM_API_NEW_SLOW_H
+#define SMM_API_NEW_SLOW_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void *smm_new_slow(size_t size);
+void *smm_new_aligned_slow(size_t alignment, size_t size);
+void *smm_new_nothrow_slow(size_t size);
+void *smm_new_aligned_nothrow_slow(size_t alignment, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

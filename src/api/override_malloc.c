@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* override_malloc.c - the malloc family of the C library, in one object: a static program that takes one of
+ * the names gets them all, and never a second one from the C library. */
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardmm/shardmm.h>
+
+#include "base/bits.h"
+#include "control/stats.h"
+#include "entry/posix.h"
+#include "heap/collect.h"
+#include "platform/platform.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Not in the headers of this C library, or under another standard only. */
+EXPORT void free_sized(void *block, size_t size);
+EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size);
+EXPORT void cfree(void *block);
+EXPORT void *__libc_malloc(size_t size);
+EXPORT void *__libc_calloc(size_t count, size_t size);
+EXPORT void *__libc_realloc(void *block, size_t size);
+EXPORT void __libc_free(void *block);
+EXPORT void *__libc_memalign(size_t alignment, size_t size);
+EXPORT void *__libc_valloc(size_t size);
+EXPORT void *__libc_pvalloc(size_t size);
+EXPORT int __posix_memalign(void **result, size_t alignment, size_t size);
+
+EXPORT void *malloc(size_t size)
+{
+    return smm_malloc(size);
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    return smm_calloc(count, size);
+}
+
+EXPORT void *realloc(void *block, size_t size)
+{
+    return smm_realloc(block, size);
+}
+
+EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    return smm_reallocarray(block, count, size);
+}
+
+EXPORT void free(void *block)
+{
+    smm_free(block);
+}
+
+void free_sized(void *block, size_t size)
+{
+    smm_free_sized(block, size);
+}
+
+void free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    smm_free_aligned_sized(block, alignment, size);
+}
+
+void cfree(void *block)
+{
+    smm_free(block);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+    return smm_aligned_alloc(alignment, size);
+}
+
+EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
+{
+    return smm_posix_memalign(result, alignment, size);
+}
+
+EXPORT void *memalign(size_t alignment, size_t size)
+{
+    return smm_memalign(alignment, size);
+}
+
+EXPORT void *valloc(size_t size)
+{
+    return smm_aligned(smm_os_page_size(), size);
+}
+
+/* A whole number of pages. */
+EXPORT void *pvalloc(size_t size)
+{
+    const size_t page = smm_os_page_size();
+
+    /* A size that cannot be rounded is passed on as it is, to fail for its own sake. */
+    return smm_aligned(page, size > PTRDIFF_MAX ? size : size == 0 ? page : smm_align_up(size, page));
+}
+
+EXPORT size_t malloc_usable_size(void *block)
+{
+    return smm_usable_size(block, "malloc_usable_size");
+}
+
+/* ---- Names by which some programs reach past an override ---- */
+
+void *__libc_malloc(size_t size)
+{
+    return smm_malloc(size);
+}
+
+void *__libc_calloc(size_t count, size_t size)
+{
+    return smm_calloc(count, size);
+}
+
+void *__libc_realloc(void *block, size_t size)
+{
+    return smm_realloc(block, size);
+}
+
+void __libc_free(void *block)
+{
+    smm_free(block);
+}
+
+void *__libc_memalign(size_t alignment, size_t size)
+{
+    return smm_memalign(alignment, size);
+}
+
+void *__libc_valloc(size_t size)
+{
+    return valloc(size);
+}
+
+void *__libc_pvalloc(size_t size)
+{
+    return pvalloc(size);
+}
+
+int __posix_memalign(void **result, size_t alignment, size_t size)
+{
+    return smm_posix_memalign(result, alignment, size);
+}
+
+/* ---- glibc's calls about the state of the allocator ---- */
+
+/* Gives back all that can be; `pad`, which glibc would leave at the top of its heap, has no meaning here.
+ * Returns 1 when memory went back, else 0. */
+EXPORT int malloc_trim(size_t pad)
+{
+    (void)pad;
+    return smm_purge() != 0;
+}
+
+/* The options of glibc's allocator (arenas, thresholds, checks) have no counterpart. They are accepted, and
+ * change nothing; 1 is glibc's answer for success. */
+EXPORT int mallopt(int parameter, int value)
+{
+    (void)parameter;
+    (void)value;
+    return 1;
+}
+
+/* What glibc calls arena, its main heap, is here all that is not in large blocks; what is free there is
+ * memory that is kept for later. */
+EXPORT struct mallinfo2 mallinfo2(void)
+{
+    struct shardmm_stats stats;
+    struct mallinfo2 info;
+
+    smm_stats_collect(&stats);
+    memset(&info, 0, sizeof info);
+    const size_t large = stats.large_bytes + stats.large_cache_bytes;
+    info.arena = stats.committed > large ? stats.committed - large : 0;
+    info.hblks = stats.large_blocks;
+    info.hblkhd = stats.large_bytes;
+    info.uordblks = stats.small_bytes + stats.medium_bytes + stats.large_bytes;
+    info.fordblks = stats.committed > info.uordblks ? stats.committed - info.uordblks : 0;
+    info.keepcost = stats.free_pages_bytes + stats.large_cache_bytes;
+    return info;
+}
+
+static int cut(size_t value)
+{
+    return value > INT32_MAX ? INT32_MAX : (int)value;
+}
+
+/* Deprecated for its fields of int: values that do not fit are cut to the largest one. */
+EXPORT struct mallinfo mallinfo(void)
+{
+    const struct mallinfo2 wide = mallinfo2();
+    struct mallinfo info;
+
+    memset(&info, 0, sizeof info);
+    info.arena = cut(wide.arena);
+    info.hblks = cut(wide.hblks);
+    info.hblkhd = cut(wide.hblkhd);
+    info.uordblks = cut(wide.uordblks);
+    info.fordblks = cut(wide.fordblks);
+    info.keepcost = cut(wide.keepcost);
+    return info;
+}
+
+static void write_to_stderr(void *context, const char *text, size_t length)
+{
+    (void)context;
+    smm_os_write(SMM_OS_STDERR, text, length);
+}
+
+EXPORT void malloc_stats(void)
+{
+    (void)smm_stats_print(SHARDMM_STATS_TEXT, write_to_stderr, NULL);
+}
+
+static void write_to_stream(void *context, const char *text, size_t length)
+{
+    /* The stream keeps its own error. */
+    (void)fwrite(text, 1, length, context);
+}
+
+/* An XML document, as callers of glibc's expect; its one element holds the statistics as JSON. */
+EXPORT int malloc_info(int options, FILE *stream)
+{
+    if (options != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    fputs("<malloc version=\"shardmm-1\"><![CDATA[", stream);
+    (void)smm_stats_print(SHARDMM_STATS_JSON, write_to_stream, stream);
+    fputs("]]></malloc>\n", stream);
+    return 0;
+}
