@@ -28,7 +28,6 @@ EXPORT void __libc_free(void *block);
 EXPORT void *__libc_memalign(size_t alignment, size_t size);
 EXPORT void *__libc_valloc(size_t size);
 EXPORT void *__libc_pvalloc(size_t size);
-EXPORT int __posix_memalign(void **result, size_t alignment, size_t size);
 
 EXPORT void *malloc(size_t size)
 {
@@ -139,11 +138,6 @@ void *__libc_valloc(size_t size)
 void *__libc_pvalloc(size_t size)
 {
     return pvalloc(size);
-}
-
-int __posix_memalign(void **result, size_t alignment, size_t size)
-{
-    return smm_posix_memalign(result, alignment, size);
 }
 
 /* ---- glibc's calls about the state of the allocator ---- */

@@ -160,11 +160,11 @@ static bool parse_number(const char *text, int64_t *value)
         if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *text - '0', &number))
             return false;
     if (*text != 0) {
-        static const char units[] = "KMG";
-        const char *const unit = strchr(units, *text & ~0x20);
+        static const char units[] = "KMGkmg";
+        const char *const unit = strchr(units, *text);
         if (unit == NULL || text[1] != 0)
             return false;
-        if (__builtin_mul_overflow(number, (int64_t)1024 << (10 * (unit - units)), &number))
+        if (__builtin_mul_overflow(number, (int64_t)1024 << (10 * ((unit - units) % 3)), &number))
             return false;
     }
     *value = number;

@@ -51,6 +51,7 @@ void smm_stats_collect(struct shardmm_stats *stats)
         add_heap(stats, heap);
     stats->large_blocks = smm_load_relaxed(&smm_large_usage.live_blocks);
     stats->large_bytes = smm_load_relaxed(&smm_large_usage.live_bytes);
+    stats->foreign_frees += smm_load_relaxed(&smm_small_homeless_frees);
     smm_large_cache_usage(&stats->large_cache_blocks, &stats->large_cache_bytes);
     stats->segments = smm_segment_count();
     stats->committed = smm_load_relaxed(&smm_account.committed);
@@ -128,13 +129,6 @@ static void field_json(struct smm_text *line, const struct field *field, uint64_
     smm_text_unsigned(line, value);
 }
 
-static void write_text(struct smm_text *line, const char *string, shardmm_write_fn *write, void *context)
-{
-    smm_text_clear(line);
-    smm_text_string(line, string);
-    write(context, line->bytes, line->length);
-}
-
 int smm_stats_print(enum shardmm_stats_format format, shardmm_write_fn *write, void *context)
 {
     struct shardmm_stats stats;
@@ -144,15 +138,23 @@ int smm_stats_print(enum shardmm_stats_format format, shardmm_write_fn *write, v
         return EINVAL;
     smm_stats_collect(&stats);
     const bool json = format == SHARDMM_STATS_JSON;
-    write_text(&line, json ? "{\"version\":\"" SHARDMM_VERSION_STRING "\"" : "ShardMM " SHARDMM_VERSION_STRING "\n",
-               write, context);
+    smm_text_clear(&line);
+    if (json) {
+        smm_text_string(&line, "{\"version\":");
+        smm_text_unsigned(&line, stats.version);
+        smm_text_string(&line, ",\"struct_size\":");
+        smm_text_unsigned(&line, stats.struct_size);
+    } else {
+        smm_text_string(&line, "ShardMM " SHARDMM_VERSION_STRING "\n");
+    }
+    write(context, line.bytes, line.length);
     for (unsigned i = 0; i < FIELD_COUNT; i++) {
         smm_text_clear(&line);
         (json ? field_json : field_text)(&line, &fields[i], field_value(&stats, &fields[i]));
         write(context, line.bytes, line.length);
     }
     if (json)
-        write_text(&line, "}\n", write, context);
+        write(context, "}\n", 2);
     return 0;
 }
 

@@ -17,7 +17,7 @@
     } while (0)
 
 /* The number of items of a list that lie in `page` at multiples of its item size, or -1. Items that were
- * cut and are zero but for the link (P5) are checked to be so. */
+ * cut and are zero but for the link (P6) are checked to be so. */
 static int list_length(const struct smm_page *page, const struct smm_item *item, bool zero)
 {
     const uintptr_t memory = (uintptr_t)smm_page_memory(page);
@@ -71,6 +71,8 @@ static int verify_used_page(const struct smm_page *page)
     HOLDS(used >= (uint32_t)foreign_items);                                                  /* F3 */
     HOLDS(foreign_items == 0 || (word & SMM_FOREIGN_QUEUED) != 0);                           /* F1 */
     HOLDS((smm_load_relaxed(&page->used) < 0) == !page->listed);                             /* P4 */
+    HOLDS(!smm_load_relaxed(&page->kept) ||
+          (page->listed && page->next == NULL && page->prev == NULL));                       /* P5 */
     HOLDS(page->listed || (free_items == 0 && local_items == 0 && page->carved == page->capacity));
     HOLDS((word & SMM_FOREIGN_BUSY) == 0);
     return 0;

@@ -108,9 +108,20 @@ static void *alloc(size_t size, size_t alignment, size_t zero_bytes)
     return block;
 }
 
-void *smm_malloc_slow(size_t size)
+static SMM_NOINLINE void *malloc_slower(size_t size)
 {
     return alloc(size, SMM_BLOCK_ALIGN, 0);
+}
+
+/* Most misses: the page has items, but they were freed since its list was last taken. */
+void *smm_malloc_slow(size_t size)
+{
+    if (SMM_LIKELY(size <= SMM_SMALL_MAX)) {
+        struct smm_page *const page = smm_heap_self->small.classes[smm_class_of(size)].first;
+        if (SMM_LIKELY(page->free == NULL && smm_page_refill(page)))
+            return smm_page_pop(page);
+    }
+    return malloc_slower(size);
 }
 
 void *smm_calloc_slow(size_t count, size_t size)

@@ -13,8 +13,8 @@ enum {
     TICK_MIN = 10 /* milliseconds */
 };
 
-/* When the next look is due; relaxed: the CAS lets one thread through, which needs nothing of the others. */
-static _Atomic(uint64_t) next_tick;
+/* The time of the last look; relaxed: the CAS lets one thread through, which needs nothing of the others. */
+static _Atomic(uint64_t) last_tick;
 
 /* As the owner of the waiting heaps, takes back what other threads freed into them, so that whole pages and
  * arenas come free. The collect lock is held. */
@@ -45,10 +45,10 @@ void smm_tick(void)
 {
     const uint64_t now = smm_os_now();
     const uint64_t delay = smm_load_relaxed(&smm_collect_settings.delay);
-    uint64_t due = smm_load_relaxed(&next_tick);
     const uint64_t step = delay / TICKS_PER_DELAY;
+    uint64_t last = smm_load_relaxed(&last_tick);
 
-    if (now < due || !smm_cas_strong_relaxed(&next_tick, &due, now + (step > TICK_MIN ? step : TICK_MIN)))
+    if (now - last < (step > TICK_MIN ? step : TICK_MIN) || !smm_cas_strong_relaxed(&last_tick, &last, now))
         return;
     if (!smm_lock_try(&smm_collect_lock))
         return;

@@ -20,6 +20,7 @@
 #ifndef SMM_MEDIUM_MEDIUM_H
 #define SMM_MEDIUM_MEDIUM_H
 
+#include "base/bits.h"
 #include "medium/tlsf.h"
 #include "platform/lock.h"
 #include "platform/report.h"
@@ -48,7 +49,6 @@ struct smm_medium {
     _Atomic(uint64_t) foreign_frees; /* into this heap */
 
     SMM_ALIGNED(SMM_CACHE_LINE) struct smm_lock lock;
-    uint32_t arena_count;
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
     struct smm_arena *arenas;  /* all, newest first */
@@ -57,14 +57,13 @@ struct smm_medium {
 
 struct smm_medium_settings {
     _Atomic(enum smm_huge_policy) huge_pages;
-    uint32_t huge_after; /* arenas that a heap fills before it asks for huge pages */
 };
 extern struct smm_medium_settings smm_medium_settings;
 
 /* The usable size that a request of at most SMM_MEDIUM_MAX gets. */
 SMM_INLINE size_t smm_medium_good_size(size_t size)
 {
-    return ((size + sizeof(size_t) * 2 + SMM_CHUNK_UNIT - 1) & ~(SMM_CHUNK_UNIT - 1)) - sizeof(size_t) * 2;
+    return smm_align_up(size + SMM_CHUNK_HEADER, SMM_CHUNK_UNIT) - SMM_CHUNK_HEADER;
 }
 
 /* Largest alignment that a medium block can have: the search and the trimming need room for both. */

@@ -15,9 +15,6 @@
 #include "base/atomic.h"
 #include "base/geometry.h"
 
-#define SMM_CHUNK_UNIT ((size_t)256) /* all chunk sizes are multiples of it */
-#define SMM_CHUNK_SHIFT 8u
-
 #define SMM_TLSF_FIRST SMM_CHUNK_SHIFT
 #define SMM_TLSF_LEVELS (SMM_SLOT_SHIFT - SMM_TLSF_FIRST)
 #define SMM_TLSF_BINS_SHIFT 4u

@@ -30,7 +30,8 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels answer EINVAL */
 #endif
 
-enum { MAP_RESERVED = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+/* Not MAP_NORESERVE: that would keep the kernel from counting, and so from refusing, what is committed later. */
+enum { MAP_RESERVED = MAP_PRIVATE | MAP_ANONYMOUS };
 
 /* ---- Memory ---- */
 

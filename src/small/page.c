@@ -26,18 +26,9 @@ void smm_page_init(struct smm_page *page, unsigned size_class, bool fresh)
     page->fresh = fresh;
     page->listed = false;
     page->borrowed = false;
+    smm_store_relaxed(&page->kept, false);
     smm_store_relaxed(&page->shared_capacity, page->capacity);
     smm_store_relaxed(&page->shared_class, page->size_class);
-}
-
-bool smm_page_refill(struct smm_page *page)
-{
-    if (page->local_free == NULL)
-        return false;
-    page->free = page->local_free;
-    page->local_free = NULL;
-    page->free_is_zero = false;
-    return true;
 }
 
 /* Has the first `end` bytes of the page resident, and some more when it grows. */

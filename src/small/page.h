@@ -14,7 +14,10 @@
  * P4  A full page (nothing in `free` and `local_free`, all carved) that its owner has found full is in no
  *     list, and its `used` has FULL added, which makes it negative: a free then leaves the fast path by the
  *     same test that sees `used` reach 0.
- * P5  free_is_zero: every item of `free` is zero but for its link.
+ * P5  The only page of a class stays there when it is empty, and then is `kept`: its `used` is 1 too high, or it
+ *     would leave the fast path at every free of a single block. So it still does at a free too many. The mark
+ *     goes when the page gets company or leaves the list.
+ * P6  free_is_zero: every item of `free` is zero but for its link.
  */
 #ifndef SMM_SMALL_PAGE_H
 #define SMM_SMALL_PAGE_H
@@ -29,6 +32,8 @@ struct smm_item {
     struct smm_item *link;
 };
 
+/* What `used` holds besides the count. */
+#define SMM_PAGE_COUNT_MASK 0xffff
 #define SMM_PAGE_FULL INT32_MIN
 
 struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page {
@@ -47,6 +52,7 @@ struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page {
     bool fresh;        /* all beyond `carved` is zero */
     bool listed;       /* in the list of its class */
     bool borrowed;     /* a stand-in for a page of another heap: see small.h */
+    _Atomic(bool) kept; /* P5; read by statistics */
 
     /* Line 2: written by others. See foreign_free.h. */
     SMM_ALIGNED(SMM_CACHE_LINE) _Atomic(uint64_t) foreign;
@@ -104,10 +110,10 @@ SMM_INLINE char *smm_page_memory(const struct smm_page *page)
     return (char *)smm_segment_of(page) + ((size_t)smm_page_index(page) << SMM_PAGE_SHIFT);
 }
 
-/* P2, with P4's mark taken off. */
+/* P2, with the marks of P4 and P5 taken off. */
 SMM_INLINE uint32_t smm_page_used(const struct smm_page *page)
 {
-    return (uint32_t)smm_load_relaxed(&page->used) & INT32_MAX;
+    return ((uint32_t)smm_load_relaxed(&page->used) & SMM_PAGE_COUNT_MASK) - smm_load_relaxed(&page->kept);
 }
 
 /* Takes the first item of `free`, which is not empty. The owner alone. */
@@ -139,9 +145,18 @@ SMM_INLINE int32_t smm_page_push(struct smm_page *page, void *block)
 /* Makes a free page serve a class. `fresh`: its memory reads as zero. */
 void smm_page_init(struct smm_page *page, unsigned size_class, bool fresh);
 
-/* Makes `free`, which is empty, hold something: from `local_free`, or by carving. Return false when there
- * is nothing. The owner alone. */
-bool smm_page_refill(struct smm_page *page);
+/* Makes `free`, which is empty, hold what was freed since. False when that is nothing. The owner alone. */
+SMM_INLINE bool smm_page_refill(struct smm_page *page)
+{
+    if (page->local_free == NULL)
+        return false;
+    page->free = page->local_free;
+    page->local_free = NULL;
+    page->free_is_zero = false;
+    return true;
+}
+
+/* Makes `free`, which is empty as `local_free` is, hold new items. False when all are cut. The owner alone. */
 bool smm_page_carve(struct smm_page *page, bool prefault);
 
 #endif

@@ -160,6 +160,8 @@ static uint64_t aged_pages(const struct smm_segment *segment, uint32_t now, uint
 {
     uint64_t aged = 0;
 
+    if (age == 0)
+        return segment->dirty;
     for (uint64_t left = segment->dirty; left != 0; left &= left - 1) {
         const unsigned index = smm_bit_low(left);
         if ((int32_t)(now - segment->pages[index].free_since) >= (int32_t)age)
@@ -168,8 +170,8 @@ static uint64_t aged_pages(const struct smm_segment *segment, uint32_t now, uint
     return aged;
 }
 
-/* Of pages backed by huge pages only those whose whole half is free: giving less back splits it. When most of
- * the half is free and stays so, it is split after all. */
+/* Of pages backed by huge pages only those whose whole half is free (but for the descriptors in the first one):
+ * giving less back splits it. When most of the half is free and stays so, it is split after all. */
 static uint64_t huge_pages_whole(const struct smm_segment *segment, uint32_t now, uint32_t age)
 {
     const uint64_t free_pages = segment->dirty | segment->clean;
@@ -178,7 +180,7 @@ static uint64_t huge_pages_whole(const struct smm_segment *segment, uint32_t now
     for (unsigned first = 0; first < SMM_PAGE_COUNT; first += HALF_PAGES) {
         const uint64_t half = smm_bit_run(first, HALF_PAGES);
         const uint64_t all = half & ALL_PAGES;
-        if ((free_pages & all) == all && first != 0)
+        if ((free_pages & all) == all)
             result |= aged_pages(segment, now, age) & half;
         else if (smm_bit_count(free_pages & all) >= HALF_PAGES * 3 / 4)
             result |= aged_pages(segment, now, 4 * age) & half;

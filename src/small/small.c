@@ -11,6 +11,7 @@
 struct smm_small_settings smm_small_settings = {.huge_pages = SMM_HUGE_AUTO, .huge_after = 4, .prefault = true};
 
 const struct smm_page smm_empty_page = {.item_size = 0};
+_Atomic(uint64_t) smm_small_homeless_frees;
 
 void smm_small_init(struct smm_small *small)
 {
@@ -35,6 +36,20 @@ static void class_set_first(struct smm_small *small, unsigned size_class, struct
         small->direct[i] = page;
 }
 
+static void page_set_used(struct smm_page *page, int32_t used)
+{
+    smm_store_relaxed(&page->used, used);
+}
+
+/* P5 no longer holds for a page. */
+static void page_unkeep(struct smm_page *page)
+{
+    if (smm_load_relaxed(&page->kept)) {
+        smm_store_relaxed(&page->kept, false);
+        page_set_used(page, smm_load_relaxed(&page->used) - 1);
+    }
+}
+
 static void class_remove(struct smm_small *small, struct smm_page *page)
 {
     struct smm_class_list *const list = &small->classes[page->size_class];
@@ -48,6 +63,21 @@ static void class_remove(struct smm_small *small, struct smm_page *page)
     else
         class_set_first(small, page->size_class, page->next != NULL ? page->next : SMM_EMPTY_PAGE);
     page->listed = false;
+    page_unkeep(page);
+}
+
+static void page_retire(struct smm_small *small, struct smm_page *page, bool clean);
+
+/* A page that was alone in its class got company: it stays as long as it has used items. */
+static void class_release_kept(struct smm_small *small, struct smm_page *page)
+{
+    if (!smm_load_relaxed(&page->kept))
+        return;
+    page_unkeep(page);
+    if (smm_page_used(page) == 0) {
+        class_remove(small, page);
+        page_retire(small, page, false);
+    }
 }
 
 /* At the end, so that more items gather before the page is allocated from again. */
@@ -65,6 +95,7 @@ static void class_append(struct smm_small *small, struct smm_page *page)
     } else {
         page->prev = last;
         last->next = page;
+        class_release_kept(small, last);
     }
 }
 
@@ -83,6 +114,7 @@ static void class_prepend(struct smm_small *small, struct smm_page *page)
     page->listed = true;
     first->prev = page;
     class_set_first(small, page->size_class, page);
+    class_release_kept(small, first);
 }
 
 /* ---- Pages that fill and empty ---- */
@@ -90,7 +122,13 @@ static void class_prepend(struct smm_small *small, struct smm_page *page)
 static void page_available_to_full(struct smm_small *small, struct smm_page *page)
 {
     class_remove(small, page);
-    smm_store_relaxed(&page->used, smm_load_relaxed(&page->used) + SMM_PAGE_FULL);
+    page_set_used(page, smm_load_relaxed(&page->used) + SMM_PAGE_FULL);
+}
+
+static void page_full_to_available(struct smm_small *small, struct smm_page *page)
+{
+    page_set_used(page, smm_load_relaxed(&page->used) - SMM_PAGE_FULL);
+    class_append(small, page);
 }
 
 static void page_retire(struct smm_small *small, struct smm_page *page, bool clean)
@@ -101,29 +139,32 @@ static void page_retire(struct smm_small *small, struct smm_page *page, bool cle
     smm_pool_put(&small->pool, page, clean);
 }
 
-/* A page that has no used item leaves its class, unless the class would be left without a page. */
+/* A page that has no used item leaves its class, unless the class would be left without a page (P5). */
 static void page_emptied(struct smm_small *small, struct smm_page *page)
 {
     const struct smm_class_list *const list = &small->classes[page->size_class];
 
-    if (list->first == page && list->last == page)
+    if (list->first == page && list->last == page) {
+        page_set_used(page, 1);
+        smm_store_relaxed(&page->kept, true);
         return;
+    }
     class_remove(small, page);
     page_retire(small, page, false);
 }
 
 enum smm_fault smm_small_free_rare(struct smm_small *small, struct smm_page *page)
 {
-    int32_t used = smm_load_relaxed(&page->used);
+    const int32_t used = smm_load_relaxed(&page->used);
 
+    if (used == 0 && smm_load_relaxed(&page->kept))
+        return SMM_FAULT_FREED;
     if (used < 0) {
         if (used - SMM_PAGE_FULL > (int32_t)page->capacity)
             return SMM_FAULT_FREED;
-        used -= SMM_PAGE_FULL;
-        smm_store_relaxed(&page->used, used);
-        class_append(small, page);
+        page_full_to_available(small, page);
     }
-    if (used == 0)
+    if (smm_page_used(page) == 0)
         page_emptied(small, page);
     return SMM_FAULT_NONE;
 }
@@ -161,8 +202,10 @@ enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *p
 
     if (smm_foreign_count(seen) >= capacity)
         return SMM_FAULT_FREED;
-    if (self == NULL)
+    if (self == NULL) {
+        smm_add_relaxed(&smm_small_homeless_frees, 1);
         return SMM_FAULT_NONE;
+    }
     smm_own_add(&self->foreign_frees, 1);
     struct smm_page **const lenders = self->lenders[size_class];
     if ((smm_foreign_count(seen) + 1) * 2 >= capacity && lenders[0] != page) {
@@ -177,7 +220,6 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
 {
     const uint64_t word = smm_foreign_take(page);
     const unsigned count = smm_foreign_count(word);
-    int32_t used;
     bool full;
 
     if (word & SMM_FOREIGN_BUSY) {
@@ -187,18 +229,16 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
     if (count == 0)
         return false; /* all was borrowed */
 
-    used = smm_load_relaxed(&page->used);
-    full = used < 0;
-    if (full)
-        used -= SMM_PAGE_FULL;
-    used -= (int32_t)count;
-    SMM_ALWAYS(used >= 0);
-    smm_store_relaxed(&page->used, used);
+    SMM_ALWAYS(smm_page_used(page) >= count);
+    page_set_used(page, smm_load_relaxed(&page->used) - (int32_t)count);
+    full = smm_load_relaxed(&page->used) < 0;
 
     if (word & SMM_FOREIGN_PURGED) {
         /* F5: no item is used or anywhere else, and the memory is as new. */
-        SMM_ALWAYS(used == 0 && page->free == NULL && page->local_free == NULL);
-        if (!full)
+        SMM_ALWAYS(smm_page_used(page) == 0 && page->free == NULL && page->local_free == NULL);
+        if (full)
+            page_set_used(page, 0);
+        else
             class_remove(small, page);
         page_retire(small, page, true);
         return true;
@@ -207,8 +247,8 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
     smm_foreign_item(page, smm_foreign_tail(word))->link = page->local_free;
     page->local_free = smm_foreign_item(page, smm_foreign_head(word));
     if (full)
-        class_append(small, page);
-    if (used == 0)
+        page_full_to_available(small, page);
+    if (smm_page_used(page) == 0)
         page_emptied(small, page);
     return true;
 }
@@ -377,7 +417,7 @@ void smm_small_collect(struct smm_small *small)
             if (page->borrowed) {
                 borrowed_unused_add(small, page, -(int32_t)page->capacity);
                 stand_in_return(small, page);
-            } else if (smm_load_relaxed(&page->used) == 0) {
+            } else if (smm_page_used(page) == 0) {
                 class_remove(small, page);
                 page_retire(small, page, page->touched == 0);
             }

@@ -55,6 +55,9 @@ struct smm_small {
     struct smm_page_pool pool;
 };
 
+/* Foreign frees by threads that have no heap. */
+extern _Atomic(uint64_t) smm_small_homeless_frees;
+
 /* Never written. */
 extern const struct smm_page smm_empty_page;
 #define SMM_EMPTY_PAGE ((struct smm_page *)(uintptr_t)&smm_empty_page)
