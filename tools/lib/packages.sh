@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# packages.sh - installs what is missing to build and test, and says what. Sourced by tools/ and .ci/.
+#
+#   need PACKAGE COMMAND...    notes PACKAGE as missing unless COMMAND succeeds
+#   need_build                 the packages of a build        need_tests     those of the unit tests
+#   need_programs              those of tests/programs        need_matrix    those of .ci/run
+#   install_missing            installs what was noted; says so; fails with a clear message
+#
+# A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
+# for the package: a compiler that was installed by other means is as good. With nothing missing no
+# network is used. All messages go to standard error: standard output belongs to the program that
+# tools/run starts.
+
+missing_packages=()
+missing_checks=()
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+    say "${0##*/}: $*"
+    exit 1
+}
+
+need() {
+    local package=$1
+    shift
+    if ! "$@" >/dev/null 2>&1; then
+        missing_packages+=("$package")
+        missing_checks+=("$(printf '%q ' "$@")")
+    fi
+}
+
+# g++ also brings the C library's headers, which the package gcc only recommends.
+need_build() {
+    need gcc command -v "${CC:-gcc}"
+    need g++ command -v "${CXX:-g++}"
+    need meson command -v meson
+    need ninja-build command -v ninja
+}
+
+need_tests() {
+    need binutils command -v readelf
+    need pkg-config command -v pkg-config
+    need libcmocka-dev pkg-config --exists cmocka
+    need python3 command -v python3
+}
+
+# redis-server is not among them: its package starts a service. redis-tools holds the same binary under
+# another name, which the test calls by the name of the server.
+need_programs() {
+    need git command -v git
+    need clang command -v clang
+    need sqlite3 command -v sqlite3
+    need libxml2-utils command -v xmllint
+    need redis-tools command -v redis-check-rdb
+    need redis-tools command -v redis-benchmark
+}
+
+links_with() {
+    local compiler=$1
+    shift
+    printf 'int main(void) { return 0; }\n' | "$compiler" -x c - -o /dev/null "$@"
+}
+
+clang_runtime_package() {
+    local version
+    version=$(clang -dumpversion 2>/dev/null) || version=14
+    printf 'libclang-rt-%s-dev\n' "${version%%.*}"
+}
+
+need_matrix() {
+    need clang command -v clang
+    need lld command -v ld.lld
+    need "$(clang_runtime_package)" links_with clang -fsanitize=address
+}
+
+apt() {
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        as_root=(sudo)
+        # Without a terminal nobody can type a password: fail at once instead of waiting for it.
+        [ -t 0 ] || as_root=(sudo -n)
+    fi
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" </dev/null
+}
+
+install_missing() {
+    [ ${#missing_packages[@]} -gt 0 ] || return 0
+
+    local list=() log check
+    mapfile -t list < <(printf '%s\n' "${missing_packages[@]}" | sort -u)
+
+    command -v apt-get >/dev/null 2>&1 ||
+        die "missing: ${list[*]} (names of Debian packages); there is no apt-get here: install them by other means"
+    [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1 ||
+        die "missing: ${list[*]}; neither root nor sudo is at hand: let the administrator run apt-get install ${list[*]}"
+
+    say "${0##*/}: installing ${list[*]}"
+    log=$(mktemp)
+    # A fresh machine has no package lists, an old one stale ones: fetch them only when it fails without.
+    if ! apt install --no-install-recommends "${list[@]}" >"$log" 2>&1; then
+        if ! { apt update && apt install --no-install-recommends "${list[@]}"; } >"$log" 2>&1; then
+            cat "$log" >&2
+            rm -f "$log"
+            die "could not install ${list[*]} (see above)"
+        fi
+    fi
+    rm -f "$log"
+
+    hash -r
+    for check in "${missing_checks[@]}"; do
+        eval "$check" >/dev/null 2>&1 ||
+            die "installed ${list[*]}, and this still fails: $check"
+    done
+    missing_packages=()
+    missing_checks=()
+}
