@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "control/options.h"
+#include "control/start.h"
 #include "control/stats.h"
 #include "control/verify.h"
 #include "entry/fast.h"
@@ -104,11 +105,13 @@ int shardmm_stats_print(enum shardmm_stats_format format, shardmm_write_fn *writ
 
 int shardmm_option_get(const char *name, int64_t *value)
 {
+    (void)smm_start();
     return smm_option_get(name, value);
 }
 
 int shardmm_option_set(const char *name, int64_t value)
 {
+    (void)smm_start();
     return smm_option_set(name, value);
 }
 

@@ -159,6 +159,7 @@ EXPORT int mallopt(int parameter, int value)
     return 1;
 }
 
+#if SMM_HAVE_MALLINFO2
 /* What glibc calls arena, its main heap, is here all that is not in large blocks; what is free there is
  * memory that is kept for later. */
 EXPORT struct mallinfo2 mallinfo2(void)
@@ -198,6 +199,7 @@ EXPORT struct mallinfo mallinfo(void)
     info.keepcost = cut(wide.keepcost);
     return info;
 }
+#endif
 
 static void write_to_stderr(void *context, const char *text, size_t length)
 {

@@ -4,12 +4,23 @@
  * -fexceptions, for builds that do not make it a tail call. */
 #include "api/new_slow.h"
 #include "entry/posix.h"
+#include "platform/platform.h"
 
 struct nothrow; /* std::nothrow_t */
 
 #define DECLARE(result, function, symbol, ...)                                                            \
     result function(__VA_ARGS__) __asm__(symbol);                                                         \
     __attribute__((visibility("default"))) result function(__VA_ARGS__)
+
+/* A C++ program without a C++ run-time library that could throw: nothing is left but to end. */
+SMM_NORETURN void smm_new_cannot_throw(void);
+void smm_new_cannot_throw(void)
+{
+    static const char line[] = "shardmm: operator new: no memory, and no C++ library to throw std::bad_alloc\n";
+
+    smm_os_write(SMM_OS_STDERR, line, sizeof line - 1);
+    smm_os_abort();
+}
 
 /* ---- new ---- */
 

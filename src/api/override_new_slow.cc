@@ -9,50 +9,104 @@
 #include "api/new_slow.h"
 
 #if SMM_WEAK_CXX
-__asm__(".weak _ZSt17__throw_bad_allocv\n"
-        ".weak _ZSt15get_new_handlerv\n"
-        ".weak __gxx_personality_v0\n"
+#include <dlfcn.h>
+
+// Weak by declaration where the code asks whether they are there, by directive where the compiler uses them.
+#define MAYBE_MISSING __attribute__((weak))
+__asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_begin_catch\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n"
         ".weak _ZSt9terminatev\n");
+#else
+#define MAYBE_MISSING
 #endif
 
 namespace std {
 // Exported by libstdc++ and by libc++: throws from inside the library, so that no type information of the
 // exception is needed here.
-[[noreturn]] void __throw_bad_alloc();
+[[noreturn]] MAYBE_MISSING void __throw_bad_alloc();
+MAYBE_MISSING new_handler get_new_handler() noexcept;
 } // namespace std
 
 extern "C" {
 // entry/slow.h, which is C11.
 void *smm_malloc_slow(std::size_t size);
 void *smm_aligned(std::size_t alignment, std::size_t size);
+[[noreturn]] void smm_new_cannot_throw(void);
 }
 
 namespace {
+
+#if SMM_WEAK_CXX
+// A C program that loads C++ libraries for their own use only (RTLD_LOCAL, as Python does) has the run-time
+// library in the process, but not where weak names look.
+void *find(const char *name)
+{
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
+
+    for (const char *const library : libraries)
+        if (void *const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
+            if (void *const symbol = dlsym(handle, name))
+                return symbol;
+    return nullptr;
+}
+
+template <typename Function> Function found(Function weak, const char *name)
+{
+    return weak != nullptr ? weak : reinterpret_cast<Function>(find(name));
+}
+#else
+template <typename Function> Function found(Function strong, const char *)
+{
+    return strong;
+}
+#endif
+
+std::new_handler current_handler()
+{
+    const auto get = found(&std::get_new_handler, "_ZSt15get_new_handlerv");
+    return get != nullptr ? get() : nullptr;
+}
+
+[[noreturn]] void throw_bad_alloc()
+{
+    if (const auto raise = found(&std::__throw_bad_alloc, "_ZSt17__throw_bad_allocv"))
+        raise();
+    smm_new_cannot_throw();
+}
 
 void *allocate(std::size_t alignment, std::size_t size)
 {
     return alignment == 0 ? smm_malloc_slow(size) : smm_aligned(alignment, size);
 }
 
-void *allocate_or_throw(std::size_t alignment, std::size_t size)
+// Null when there is neither memory nor a handler.
+void *allocate_or_handle(std::size_t alignment, std::size_t size)
 {
     for (;;) {
         if (void *const block = allocate(alignment, size))
             return block;
-        const std::new_handler handler = std::get_new_handler();
+        const std::new_handler handler = current_handler();
         if (handler == nullptr)
-            std::__throw_bad_alloc();
+            return nullptr;
         handler();
     }
 }
 
+void *allocate_or_throw(std::size_t alignment, std::size_t size)
+{
+    void *const block = allocate_or_handle(alignment, size);
+    if (block == nullptr)
+        throw_bad_alloc();
+    return block;
+}
+
+// A handler gives up by throwing.
 void *allocate_or_null(std::size_t alignment, std::size_t size) noexcept
 {
     try {
-        return allocate_or_throw(alignment, size);
+        return allocate_or_handle(alignment, size);
     } catch (...) {
         return nullptr;
     }

@@ -51,7 +51,7 @@ static const struct option_rule rules[OPTION_COUNT] = {
 
 /* Relaxed: an option is a value of its own, and any order of changes is as good as another. */
 static _Atomic(int64_t) values[OPTION_COUNT];
-static const char *stats_file;
+static char stats_file[1024]; /* copied: programs overwrite their environment to change their name */
 static bool environment_read;
 
 static void apply(enum option option, int64_t value)
@@ -203,7 +203,10 @@ static void read_entry(const char *entry)
     }
     const char *const text = start + length + 1;
     if (length == 10 && memcmp(name, "stats_file", 10) == 0) {
-        stats_file = *text != 0 ? text : NULL;
+        if (strlen(text) >= sizeof stats_file)
+            complain(entry, ": too long for the name of a file");
+        else
+            memcpy(stats_file, text, strlen(text) + 1);
         return;
     }
     const enum option option = find(name, length);
@@ -240,7 +243,7 @@ enum smm_stats_at_exit smm_option_stats(void)
 
 const char *smm_option_stats_file(void)
 {
-    return stats_file;
+    return stats_file[0] != 0 ? stats_file : NULL;
 }
 
 uint32_t smm_option_stats_pid(void)

@@ -15,14 +15,11 @@
 
 static void add_heap(struct shardmm_stats *stats, struct smm_heap *heap)
 {
-    uint64_t blocks, bytes;
+    int64_t blocks, bytes;
 
     smm_small_usage(&heap->small, &blocks, &bytes);
-    stats->small_blocks += blocks;
-    stats->small_bytes += bytes;
-    /* What it borrowed counts as used where it came from. */
-    stats->small_blocks -= smm_load_relaxed(&heap->small.borrowed_unused);
-    stats->small_bytes -= smm_load_relaxed(&heap->small.borrowed_unused_bytes);
+    stats->small_blocks += (uint64_t)blocks;
+    stats->small_bytes += (uint64_t)bytes;
     stats->free_pages_bytes += (uint64_t)smm_load_relaxed(&heap->small.pool.dirty_count) * SMM_PAGE_SIZE;
     stats->medium_blocks += smm_load_relaxed(&heap->medium.live_blocks);
     stats->medium_bytes += smm_load_relaxed(&heap->medium.live_bytes);
@@ -49,6 +46,9 @@ void smm_stats_collect(struct shardmm_stats *stats)
     stats->struct_size = sizeof *stats;
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next)
         add_heap(stats, heap);
+    /* Read while threads run, a block may be missed where it was and where it is. */
+    if ((int64_t)stats->small_blocks < 0 || (int64_t)stats->small_bytes < 0)
+        stats->small_blocks = stats->small_bytes = 0;
     stats->large_blocks = smm_load_relaxed(&smm_large_usage.live_blocks);
     stats->large_bytes = smm_load_relaxed(&smm_large_usage.live_bytes);
     stats->foreign_frees += smm_load_relaxed(&smm_small_homeless_frees);
@@ -160,13 +160,11 @@ int smm_stats_print(enum shardmm_stats_format format, shardmm_write_fn *write, v
 
 /* ---- At exit ---- */
 
-static int kept_stderr = -1;
-
 void smm_stats_start(void)
 {
     smm_os_usage_start();
     if (smm_option_stats() != SMM_STATS_NONE && smm_option_stats_file() == NULL)
-        kept_stderr = smm_os_keep_stderr();
+        smm_os_keep_stderr();
 }
 
 static void write_to_file(void *context, const char *text, size_t length)
@@ -230,14 +228,13 @@ void smm_stats_at_exit(void)
 {
     const enum smm_stats_at_exit what = smm_option_stats();
     const char *const path = smm_option_stats_file();
-    int file = kept_stderr;
+    int file;
 
     if (what == SMM_STATS_NONE)
         return;
     if (smm_option_stats_pid() != 0 && smm_option_stats_pid() != smm_os_process_id())
         return;
-    if (path != NULL)
-        file = smm_os_create(path);
+    file = path != NULL ? smm_os_create(path) : smm_os_kept_stderr();
     if (file < 0)
         return;
     if (what == SMM_STATS_SUMMARY)

@@ -117,9 +117,13 @@ static SMM_NOINLINE void *malloc_slower(size_t size)
 void *smm_malloc_slow(size_t size)
 {
     if (SMM_LIKELY(size <= SMM_SMALL_MAX)) {
-        struct smm_page *const page = smm_heap_self->small.classes[smm_class_of(size)].first;
-        if (SMM_LIKELY(page->free == NULL && smm_page_refill(page)))
+        struct smm_heap *const heap = smm_heap_self;
+        struct smm_page *const page = heap->small.classes[smm_class_of(size)].first;
+        /* Now and then the long way, which looks at the clock. */
+        if (SMM_LIKELY(page->free == NULL && (heap->slow_paths & 255) != 255 && smm_page_refill(page))) {
+            heap->slow_paths++;
             return smm_page_pop(page);
+        }
     }
     return malloc_slower(size);
 }

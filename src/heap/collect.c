@@ -33,10 +33,14 @@ static void collect_aged(uint64_t now, uint32_t delay)
 {
     collect_waiting(false);
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
+        /* Whoever has no thread keeps nothing for good: the next thread may never come. */
+        const bool live = smm_load_relaxed(&heap->state) == SMM_HEAP_LIVE;
+        const uint32_t pages = live ? smm_load_relaxed(&smm_collect_settings.keep_pages) : 0;
+        const uint32_t arenas = live ? smm_load_relaxed(&smm_collect_settings.keep_arenas) : 0;
         (void)smm_small_purge_dead(&heap->small, false);
-        (void)smm_pool_trim(&heap->small.pool, smm_load_relaxed(&smm_collect_settings.keep_pages), now, delay);
-        smm_medium_drain(&heap->medium, false);
-        (void)smm_medium_trim(&heap->medium, smm_load_relaxed(&smm_collect_settings.keep_arenas), now, delay);
+        (void)smm_pool_trim(&heap->small.pool, pages, now, delay);
+        (void)smm_medium_age(&heap->medium);
+        (void)smm_medium_trim(&heap->medium, arenas, now, delay);
     }
     (void)smm_large_cache_trim(now, delay);
 }
@@ -48,7 +52,8 @@ void smm_tick(void)
     const uint64_t step = delay / TICKS_PER_DELAY;
     uint64_t last = smm_load_relaxed(&last_tick);
 
-    if (now - last < (step > TICK_MIN ? step : TICK_MIN) || !smm_cas_strong_relaxed(&last_tick, &last, now))
+    /* Signed: another thread may have looked after `now` was read. */
+    if ((int64_t)(now - last) < (int64_t)(step > TICK_MIN ? step : TICK_MIN) || !smm_cas_strong_relaxed(&last_tick, &last, now))
         return;
     if (!smm_lock_try(&smm_collect_lock))
         return;
@@ -62,7 +67,7 @@ void smm_heap_settle(struct smm_heap *heap)
 
     smm_small_collect(&heap->small);
     (void)smm_pool_trim(&heap->small.pool, smm_load_relaxed(&smm_collect_settings.reserve_pages), now, 0);
-    smm_medium_drain(&heap->medium, true);
+    smm_medium_drain(&heap->medium);
     (void)smm_medium_trim(&heap->medium, smm_load_relaxed(&smm_collect_settings.reserve_arenas), now, 0);
 }
 
@@ -94,7 +99,7 @@ size_t smm_purge(void)
         returned += smm_pool_trim(&heap->small.pool, 0, now, 0);
         returned += smm_medium_purge(&heap->medium);
     }
-    returned += smm_large_cache_trim(UINT64_MAX, 0);
+    returned += smm_large_cache_trim(now, 0);
     smm_lock_release(&smm_collect_lock);
     return returned;
 }

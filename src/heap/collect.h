@@ -25,7 +25,7 @@ void smm_tick(void);
 /* The same for a slow path that is taken often: looks at the clock at every 32nd call. */
 SMM_INLINE void smm_tick_sometimes(struct smm_heap *heap)
 {
-    if ((++heap->slow_paths & 31) == 0)
+    if ((heap->slow_paths++ & 31) == 31)
         smm_tick();
 }
 

@@ -15,6 +15,7 @@ struct smm_large_usage smm_large_usage;
 static const size_t RESERVED_MIN = 16 * SMM_MIB;
 static const size_t HEADROOM_MAX = SMM_GIB;
 static const size_t EXCESS_MIN = 16 * SMM_MIB; /* memory beyond a request that is worth returning */
+static const uint64_t ROOMY_BLOCKS = 4096;     /* that get addresses to grow into */
 static const size_t HUGE_MIN = 8 * SMM_MIB;    /* of a block that grows */
 
 static const uint64_t LIVE = 0x4c49564553484152u;
@@ -117,31 +118,46 @@ bool smm_large_release(struct smm_large *large)
 
 /* ---- Allocating ---- */
 
-/* A new reservation of at least `need` bytes, with `wish` more to grow into where addresses suffice. */
-static struct smm_large *reserve(size_t need, size_t wish, size_t alignment)
+/* Reserves, and commits the first `need` bytes, `reserved` being a multiple of the slot. */
+static struct smm_large *reserve_exactly(size_t reserved, size_t writable)
 {
-    size_t reserved = need + wish;
-    struct smm_large *large;
+    struct smm_large *const large = smm_os_reserve(reserved, SMM_SLOT_SIZE);
 
-    if (reserved < RESERVED_MIN)
-        reserved = RESERVED_MIN;
-    reserved = smm_align_up(reserved, SMM_SLOT_SIZE);
-    large = smm_os_reserve(reserved, alignment);
-    if (large == NULL && wish != 0) {
-        reserved = smm_align_up(need, SMM_SLOT_SIZE);
-        large = smm_os_reserve(reserved, alignment);
-    }
     if (large == NULL)
         return NULL;
-    if (!smm_segment_map_prepare(large) || !smm_segment_map_prepare((char *)large + SMM_SLOT_SIZE - 1) ||
-        !smm_os_commit(large, need)) {
+    /* The block lies in the first slot or at the start of the second one. */
+    if (!smm_segment_map_prepare(large) || !smm_segment_map_prepare((char *)large + SMM_SLOT_SIZE) ||
+        !smm_os_commit(large, writable)) {
         /* If that is refused too, addresses are lost, but nothing else. */
         (void)smm_os_release(large, reserved);
         return NULL;
     }
+    return large;
+}
+
+/* A new reservation of at least `need` bytes, with as much again to grow into where addresses suffice.
+ * A block that leaves addresses behind it unused takes two mappings of the kernel, of which a process has
+ * some ten thousand. With many blocks, or where that is refused, a reservation is all committed: neighbours then
+ * share a mapping. */
+static struct smm_large *reserve(size_t need)
+{
+    const size_t headroom = need < HEADROOM_MAX ? need : HEADROOM_MAX;
+    size_t reserved = need + headroom < RESERVED_MIN ? RESERVED_MIN : smm_align_up(need + headroom, SMM_SLOT_SIZE);
+    size_t writable = need;
+    struct smm_large *large = NULL;
+
+    if (smm_load_relaxed(&smm_large_usage.live_blocks) < ROOMY_BLOCKS)
+        large = reserve_exactly(reserved, writable);
+    if (large == NULL) {
+        reserved = smm_align_up(need, SMM_SLOT_SIZE);
+        writable = reserved;
+        large = reserve_exactly(reserved, writable);
+    }
+    if (large == NULL)
+        return NULL;
     smm_account_reserve(reserved);
     large->reserved = reserved;
-    large->writable = need;
+    large->writable = writable;
     large->dirty = 0;
     dirty_raise(large, smm_os_page_size());
     return large;
@@ -175,62 +191,16 @@ static struct smm_large *take_cached(size_t need)
     return large;
 }
 
-static void *alloc_plain(size_t size, size_t headroom, size_t *dirty)
+/* A block at `offset` from its base: the header is before it in the same slot, or in the slot before. */
+static void *alloc_at(size_t offset, size_t size, size_t *dirty)
 {
-    const size_t need = page_up(size + HEADER);
+    const size_t need = page_up(offset + size);
     struct smm_large *large = take_cached(need);
-    char *block;
 
-    if (large == NULL)
-        large = reserve(need, headroom, SMM_SLOT_SIZE);
-    if (large == NULL)
-        return NULL;
-    block = (char *)large + HEADER;
-    *dirty = large->dirty > HEADER ? large->dirty - HEADER : 0;
-    dirty_raise(large, need);
-    enter(large, block, need - HEADER);
-    return block;
-}
-
-/* L1: up to 2 MiB the block lies in the header's slot, beyond at the start of the next one. */
-static void *alloc_aligned(size_t size, size_t alignment, size_t *dirty)
-{
-    size_t offset = alignment < HEADER ? HEADER : alignment;
-    size_t need;
-    struct smm_large *large;
-    char *base;
-
-    if (offset >= SMM_SLOT_SIZE)
-        offset = SMM_SLOT_SIZE;
-    if (alignment <= SMM_SLOT_SIZE) {
-        need = page_up(offset + size);
-        large = reserve(need, 0, SMM_SLOT_SIZE);
-    } else {
-        /* Reserve so that a multiple of the alignment lies one slot behind the base: take more, and give
-         * the part before back. */
-        const size_t reserved = smm_align_up(page_up(size), SMM_SLOT_SIZE) + alignment;
-        char *all;
-        if (reserved < size || (all = smm_os_reserve(reserved, SMM_SLOT_SIZE)) == NULL)
-            return NULL;
-        char *const block = (char *)smm_align_up((uintptr_t)all + SMM_SLOT_SIZE, alignment);
-        base = block - SMM_SLOT_SIZE;
-        if (base != all && !smm_os_release(all, (size_t)(base - all))) {
-            (void)smm_os_release(all, reserved);
-            return NULL;
-        }
-        need = SMM_SLOT_SIZE + page_up(size);
-        large = (struct smm_large *)(void *)base;
-        const size_t left = reserved - (size_t)(base - all);
-        /* Only the header's page and the block: the rest of its slot stays addresses. */
-        if (!smm_segment_map_prepare(base) || !smm_segment_map_prepare(block) || !smm_os_commit(base, need)) {
-            (void)smm_os_release(base, left);
-            return NULL;
-        }
-        smm_account_reserve(left);
-        large->reserved = left;
-        large->writable = need;
-        large->dirty = 0;
-        dirty_raise(large, smm_os_page_size());
+    if (large == NULL) {
+        /* What the cache keeps did not fit: the process shall not have both. */
+        smm_large_cache_make_room(need);
+        large = reserve(need);
     }
     if (large == NULL)
         return NULL;
@@ -240,13 +210,43 @@ static void *alloc_aligned(size_t size, size_t alignment, size_t *dirty)
     return large->block;
 }
 
+/* Alignments above a slot: reserves more, and gives back what lies before the slot in front of the first
+ * multiple of the alignment. The kernel gets back what is behind the block when it is freed. */
+static void *alloc_beyond_slot(size_t size, size_t alignment, size_t *dirty)
+{
+    const size_t reserved = smm_align_up(page_up(size), SMM_SLOT_SIZE) + alignment;
+    char *const all = smm_os_reserve(reserved, SMM_SLOT_SIZE);
+
+    if (all == NULL)
+        return NULL;
+    char *const block = (char *)smm_align_up((uintptr_t)all + SMM_SLOT_SIZE, alignment);
+    char *const base = block - SMM_SLOT_SIZE;
+    const size_t left = reserved - (size_t)(base - all);
+    const size_t need = SMM_SLOT_SIZE + page_up(size);
+    if (base != all && !smm_os_release(all, (size_t)(base - all))) {
+        (void)smm_os_release(all, reserved);
+        return NULL;
+    }
+    struct smm_large *const large = (struct smm_large *)(void *)base;
+    if (!smm_segment_map_prepare(base) || !smm_segment_map_prepare(block) || !smm_os_commit(base, need)) {
+        (void)smm_os_release(base, left);
+        return NULL;
+    }
+    smm_account_reserve(left);
+    large->reserved = left;
+    large->writable = need;
+    large->dirty = 0;
+    *dirty = 0;
+    dirty_raise(large, need);
+    enter(large, block, need - SMM_SLOT_SIZE);
+    return block;
+}
+
 void *smm_large_alloc(size_t size, size_t alignment, size_t *dirty)
 {
-    const size_t headroom = size < HEADROOM_MAX ? size : HEADROOM_MAX;
-
-    if (alignment <= HEADER)
-        return alloc_plain(size, headroom, dirty);
-    return alloc_aligned(size, alignment, dirty);
+    if (alignment > SMM_SLOT_SIZE)
+        return alloc_beyond_slot(size, alignment, dirty);
+    return alloc_at(alignment < HEADER ? HEADER : alignment, size, dirty);
 }
 
 /* ---- Freeing and resizing ---- */
@@ -264,17 +264,16 @@ enum smm_fault smm_large_free(void *block)
         return SMM_FAULT_FREED;
     smm_sub_relaxed(&smm_large_usage.live_blocks, 1);
     smm_sub_relaxed(&smm_large_usage.live_bytes, large->usable);
-    if (block_offset(large) == HEADER) {
-        smm_large_cache_put(large);
-        return SMM_FAULT_NONE;
-    }
-    if (!smm_large_release(large)) {
-        /* It waits for a later try among the cached ones, which lie right behind their headers. */
-        if (block_offset(large) == SMM_SLOT_SIZE)
-            smm_segment_map_set(large->block, SMM_KIND_NONE);
+    /* Any block behind its header may be the next one's memory; the others go, or wait among those for a
+     * later try, as blocks behind their headers. */
+    if (block_offset(large) == SMM_SLOT_SIZE) {
+        if (smm_large_release(large))
+            return SMM_FAULT_NONE;
+        smm_segment_map_set(large->block, SMM_KIND_NONE);
         large->block = (char *)large + HEADER;
-        smm_large_cache_put(large);
+        large->usable = 0;
     }
+    smm_large_cache_put(large);
     return SMM_FAULT_NONE;
 }
 
@@ -284,59 +283,90 @@ static void resized(struct smm_large *large, size_t usable)
     large->usable = usable;
 }
 
+/* A reservation to move a block to: with all that is wished for, or with just what is needed. */
+static struct smm_large *reserve_for_move(size_t writable, size_t need, size_t *reserved)
+{
+    struct smm_large *const to = smm_os_reserve(*reserved, SMM_SLOT_SIZE);
+
+    if (to == NULL)
+        return NULL;
+    /* What is to be writable beyond the pages that move is made so first: after the move nothing fails. */
+    if (smm_segment_map_prepare(to) && smm_os_commit((char *)to + writable, need - writable))
+        return to;
+    (void)smm_os_release(to, *reserved);
+    return NULL;
+}
+
 /* Moves the pages of a block into a larger reservation. */
 static struct smm_large *move(struct smm_large *large, size_t size, size_t headroom)
 {
-    const size_t need = page_up(size + headroom + HEADER);
-    const size_t old_reserved = large->reserved, old_writable = large->writable, old_dirty = large->dirty;
-    const size_t old_usable = large->usable;
-    const size_t wish = need < HEADROOM_MAX ? need : HEADROOM_MAX;
-    size_t reserved = smm_align_up(need + wish, SMM_SLOT_SIZE);
+    const struct smm_large old = {
+        .reserved = large->reserved, .writable = large->writable, .dirty = large->dirty, .usable = large->usable};
+    size_t need = page_up(size + headroom + HEADER);
+    size_t reserved = smm_align_up(need + (need < HEADROOM_MAX ? need : HEADROOM_MAX), SMM_SLOT_SIZE);
     struct smm_large *to;
 
     if (block_offset(large) != HEADER)
         return NULL;
-    to = smm_os_reserve(reserved, SMM_SLOT_SIZE);
+    to = reserve_for_move(old.writable, need, &reserved);
+    if (to == NULL) {
+        need = page_up(size + HEADER);
+        reserved = smm_align_up(need, SMM_SLOT_SIZE);
+        to = reserve_for_move(old.writable, need, &reserved);
+    }
     if (to == NULL)
         return NULL;
-    /* What is to be writable beyond the pages that move is made so first: after the move nothing fails. */
-    if (!smm_segment_map_prepare(to) || !smm_os_commit((char *)to + old_writable, need - old_writable)) {
-        (void)smm_os_release(to, reserved);
-        return NULL;
-    }
     unmap(large);
-    if (!smm_os_move(large, old_writable, to)) {
+    switch (smm_os_move(large, old.writable, to)) {
+    case SMM_OS_MOVED:
+        break;
+    case SMM_OS_MOVE_REFUSED:
         smm_segment_map_set(large, SMM_KIND_LARGE);
         (void)smm_os_release(to, reserved);
         return NULL;
+    case SMM_OS_MOVE_LOST:
+        smm_segment_map_set(large, SMM_KIND_LARGE);
+        (void)smm_os_release((char *)to + old.writable, reserved - old.writable);
+        return NULL;
     }
     /* The addresses of the pages went with them; what else was reserved is released, or lost. */
-    if (old_reserved != old_writable)
-        (void)smm_os_release((char *)large + old_writable, old_reserved - old_writable);
-    smm_account_unreserve(old_reserved);
+    if (old.reserved != old.writable)
+        (void)smm_os_release((char *)large + old.writable, old.reserved - old.writable);
+    smm_account_unreserve(old.reserved);
     smm_account_reserve(reserved);
     to->reserved = reserved;
     to->writable = need;
-    to->dirty = old_dirty;
+    to->dirty = old.dirty;
     smm_sub_relaxed(&smm_large_usage.live_blocks, 1);
-    smm_sub_relaxed(&smm_large_usage.live_bytes, old_usable);
+    smm_sub_relaxed(&smm_large_usage.live_bytes, old.usable);
     /* A block that grows past this is filled densely: few faults for the rest of it. */
-    to->huge = smm_load_relaxed(&smm_large_settings.huge_pages) && need >= HUGE_MIN;
-    if (to->huge)
+    if (need >= HUGE_MIN && smm_load_relaxed(&smm_large_settings.huge_pages))
         smm_os_advise_huge(to, reserved, true);
     enter(to, (char *)to + HEADER, page_up(size + HEADER) - HEADER);
     return to;
 }
 
+/* Makes room for growth that goes on in small steps without a system call for each. */
+static bool grow_writable(struct smm_large *large, size_t need)
+{
+    size_t more = page_up(large->writable + large->writable / 16);
+
+    if (need <= large->writable)
+        return true;
+    if (more > large->reserved)
+        more = large->reserved;
+    return (more > need && writable_raise(large, more)) || writable_raise(large, need);
+}
+
 void *smm_large_resize(void *block, size_t size, size_t headroom, enum smm_fault *fault)
 {
     struct smm_large *large = header_of(block, smm_kind_of(block));
-    const size_t offset = block_offset(large);
-    const size_t need = page_up(offset + size);
 
     *fault = check(large, block);
     if (*fault != SMM_FAULT_NONE)
         return NULL;
+    const size_t offset = block_offset(large);
+    const size_t need = page_up(offset + size);
     if (need > large->reserved) {
         large = move(large, size, headroom);
         if (large == NULL)
@@ -344,7 +374,7 @@ void *smm_large_resize(void *block, size_t size, size_t headroom, enum smm_fault
         dirty_raise(large, page_up(size + HEADER));
         return large->block;
     }
-    if (!writable_raise(large, need))
+    if (!grow_writable(large, need))
         return NULL;
     if (need - offset < large->usable / 2)
         dirty_lower(large, need);

@@ -29,7 +29,7 @@ struct smm_large {
     size_t writable;
     size_t dirty;
     uint64_t free_since; /* while in the cache: smm_os_now() */
-    bool huge;           /* advised for huge pages */
+    uint64_t unused;
 };
 
 _Static_assert(sizeof(struct smm_large) == SMM_CACHE_LINE, "blocks follow on a cache line");

@@ -53,19 +53,7 @@ struct smm_large *smm_large_cache_take(size_t need)
     return result;
 }
 
-/* Takes out the oldest block if it has to go. Under the lock. */
-static struct smm_large *evict(size_t room, unsigned slots)
-{
-    if (cached_count == 0)
-        return NULL;
-    if (cached_count + slots <= smm_load_relaxed(&smm_large_cache_settings.blocks) &&
-        cached_bytes + room <= smm_load_relaxed(&smm_large_cache_settings.bytes))
-        return NULL;
-    return remove_at(0);
-}
-
-/* What could not be released is kept, without memory if that could go, for a later try: addresses are never
- * lost while the cache has a slot. */
+/* Oldest first, so that what could not be released waits longest for its next try. */
 static void keep_unreleased(struct smm_large *large)
 {
     smm_lock_acquire(&cache_lock);
@@ -74,52 +62,85 @@ static void keep_unreleased(struct smm_large *large)
     smm_lock_release(&cache_lock);
 }
 
-static void release(struct smm_large *large)
+/* What the system does not take back is kept, without memory if that could go: its addresses are not lost
+ * while the cache has a slot. */
+static bool release(struct smm_large *large)
 {
-    if (!smm_large_release(large))
-        keep_unreleased(large);
+    if (smm_large_release(large))
+        return true;
+    keep_unreleased(large);
+    return false;
+}
+
+/* Takes out the oldest block if there is one too many. */
+static struct smm_large *evict_surplus(void)
+{
+    struct smm_large *old = NULL;
+
+    smm_lock_acquire(&cache_lock);
+    if (cached_count > smm_load_relaxed(&smm_large_cache_settings.blocks) ||
+        cached_bytes > smm_load_relaxed(&smm_large_cache_settings.bytes))
+        old = remove_at(0);
+    smm_lock_release(&cache_lock);
+    return old;
 }
 
 void smm_large_cache_put(struct smm_large *large)
 {
-    const size_t dirty = large->dirty;
     bool kept = false;
 
-    if (dirty > smm_load_relaxed(&smm_large_cache_settings.bytes) || smm_load_relaxed(&smm_large_cache_settings.blocks) == 0) {
-        release(large);
-        return;
-    }
-    large->free_since = smm_os_now();
-    while (!kept) {
+    if (large->dirty <= smm_load_relaxed(&smm_large_cache_settings.bytes) &&
+        smm_load_relaxed(&smm_large_cache_settings.blocks) != 0) {
+        large->free_since = smm_os_now();
         smm_lock_acquire(&cache_lock);
-        struct smm_large *const old = evict(dirty, 1);
-        if (old == NULL) {
+        if (cached_count < SMM_LARGE_CACHE_SLOTS) {
             append(large);
             kept = true;
         }
         smm_lock_release(&cache_lock);
-        if (old != NULL)
-            release(old);
     }
+    if (!kept)
+        (void)release(large);
+    /* A block that the system refuses comes back as the newest: each is tried once at the most. */
+    for (unsigned tries = SMM_LARGE_CACHE_SLOTS; tries != 0; tries--) {
+        struct smm_large *const old = evict_surplus();
+        if (old == NULL || !release(old))
+            break;
+    }
+}
+
+/* Gives back the oldest block if it is as old as that. False when there is none, or the system refused it. */
+static bool release_oldest(uint64_t now, uint64_t age, size_t *returned)
+{
+    struct smm_large *old = NULL;
+
+    smm_lock_acquire(&cache_lock);
+    if (cached_count != 0 && (age == 0 || (int64_t)(now - cached[0]->free_since) >= (int64_t)age))
+        old = remove_at(0);
+    smm_lock_release(&cache_lock);
+    if (old == NULL)
+        return false;
+    const size_t dirty = old->dirty;
+    if (!release(old))
+        return false;
+    *returned += dirty;
+    return true;
+}
+
+void smm_large_cache_make_room(size_t need)
+{
+    size_t returned = 0;
+
+    while (returned < need && release_oldest(0, 0, &returned))
+        ;
 }
 
 size_t smm_large_cache_trim(uint64_t now, uint64_t age)
 {
     size_t returned = 0;
 
-    /* Each block once, also when the system refuses it and it comes back. */
-    for (unsigned tries = SMM_LARGE_CACHE_SLOTS; tries != 0; tries--) {
-        struct smm_large *old = NULL;
-
-        smm_lock_acquire(&cache_lock);
-        if (cached_count != 0 && now - cached[0]->free_since >= age && now >= cached[0]->free_since)
-            old = remove_at(0);
-        smm_lock_release(&cache_lock);
-        if (old == NULL)
-            break;
-        returned += old->dirty;
-        release(old);
-    }
+    while (release_oldest(now, age, &returned))
+        ;
     return returned;
 }
 

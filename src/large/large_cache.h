@@ -17,12 +17,16 @@ struct smm_large_cache_settings {
 };
 extern struct smm_large_cache_settings smm_large_cache_settings;
 
-/* A freed block whose reservation holds `need` bytes from its base: the smallest of those that are writable
- * so far, else the one with the most writable. NULL when there is none. */
+/* A freed block whose reservation holds `need` bytes from its base: of those that have so much memory the one
+ * with the least, else the one with the most. NULL when there is none. */
 struct smm_large *smm_large_cache_take(size_t need);
 
 /* Keeps a freed block, or gives it and older ones back where there is no room for both. */
 void smm_large_cache_put(struct smm_large *large);
+
+/* Before memory for `need` bytes is taken because no cached block fits: gives back as much, the oldest blocks
+ * first. A buffer that grows by doubling would else have all its earlier copies beside it. */
+void smm_large_cache_make_room(size_t need);
 
 /* Gives back the blocks that have been free for `age` milliseconds. Returns the bytes. */
 size_t smm_large_cache_trim(uint64_t now, uint64_t age);

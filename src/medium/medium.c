@@ -99,13 +99,17 @@ static size_t touched_lower(struct smm_arena *arena, size_t offset)
     return to - from;
 }
 
-/* The inner pages of a free chunk: without its header and links. */
+/* The inner pages of a free chunk: without its header and links, and without what was never touched. `touched`
+ * of its arena does not change while the chunk is in the index, so it is the same range at each call. */
 static size_t chunk_inner(struct smm_chunk *chunk, char **start)
 {
     const size_t page = smm_os_page_size();
     char *const from = (char *)smm_align_up((uintptr_t)chunk + sizeof *chunk, page);
-    char *const to = (char *)smm_align_down((uintptr_t)chunk + smm_chunk_size(chunk), page);
+    char *const arena_end = (char *)arena_of(chunk) + smm_align_up(arena_of(chunk)->touched, STEP);
+    char *to = (char *)smm_align_down((uintptr_t)chunk + smm_chunk_size(chunk), page);
 
+    if (to > arena_end)
+        to = arena_end;
     *start = from;
     return to > from ? (size_t)(to - from) : 0;
 }
@@ -511,18 +515,11 @@ size_t smm_medium_usable(const void *block, enum smm_fault *fault)
 
 /* ---- Giving memory back ---- */
 
-static bool lock_or_skip(struct smm_medium *medium, bool wait)
+void smm_medium_drain(struct smm_medium *medium)
 {
-    if (!wait)
-        return smm_lock_try(&medium->lock);
-    smm_lock_acquire(&medium->lock);
-    return true;
-}
-
-void smm_medium_drain(struct smm_medium *medium, bool wait)
-{
-    if (smm_load_relaxed(&medium->foreign) == NULL || !lock_or_skip(medium, wait))
+    if (smm_load_relaxed(&medium->foreign) == NULL)
         return;
+    smm_lock_acquire(&medium->lock);
     drain(medium);
     smm_lock_release(&medium->lock);
 }
@@ -543,7 +540,7 @@ size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, u
     for (struct smm_arena *arena = medium->empties; arena != NULL; arena = arena->next_empty) {
         if (keep != 0)
             keep--;
-        else if (age == 0 || (int32_t)((uint32_t)now - arena->free_since) >= (int32_t)age)
+        else if (age == 0 || (uint32_t)now - arena->free_since >= age)
             returned += touched_lower(arena, FIRST + sizeof(struct smm_chunk));
     }
     smm_lock_release(&medium->lock);
@@ -557,15 +554,59 @@ static size_t chunk_purge(struct smm_chunk *chunk)
 
     if (size == 0 || (chunk_flags(chunk) & SMM_CHUNK_PURGED) != 0)
         return 0;
-    /* What lies above `touched` was never written, and must not be counted twice. */
-    struct smm_arena *const arena = arena_of(chunk);
-    if ((size_t)(start - (char *)arena) + size > smm_align_up(arena->touched, STEP))
-        return 0;
     if (!smm_os_decommit(start, size))
         return 0;
     chunk_set(chunk, smm_chunk_size(chunk), SMM_CHUNK_FREE | SMM_CHUNK_PURGED);
     smm_account_purge(size);
     return size;
+}
+
+/* A free chunk gets older at each call until it is old enough. Under the lock. */
+static size_t chunk_age(struct smm_chunk *chunk)
+{
+    const unsigned flags = chunk_flags(chunk);
+
+    if (flags & SMM_CHUNK_PURGED)
+        return 0;
+    if ((flags & SMM_CHUNK_AGES) == SMM_CHUNK_AGES)
+        return chunk_purge(chunk);
+    chunk_set(chunk, smm_chunk_size(chunk), flags + SMM_CHUNK_AGE);
+    return 0;
+}
+
+/* The same for what lies above top of the carving arena. */
+static size_t top_age(struct smm_medium *medium)
+{
+    struct smm_arena *const arena = medium->carving;
+
+    if (arena == NULL || arena->live == 0 || arena->touched < arena->top + STEP)
+        return 0;
+    if (medium->aged_top != arena->top) {
+        medium->aged_top = arena->top;
+        medium->top_ages = 0;
+    }
+    if (medium->top_ages < SMM_CHUNK_AGES / SMM_CHUNK_AGE) {
+        medium->top_ages++;
+        return 0;
+    }
+    return touched_lower(arena, arena->top + sizeof(struct smm_chunk));
+}
+
+size_t smm_medium_age(struct smm_medium *medium)
+{
+    size_t returned = 0;
+
+    if (!smm_lock_try(&medium->lock))
+        return 0;
+    drain(medium);
+    returned += top_age(medium);
+    /* Smaller chunks are not worth the call. */
+    for (unsigned level = smm_bit_high(STEP) - SMM_TLSF_FIRST; level < SMM_TLSF_LEVELS; level++)
+        for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
+            for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
+                returned += chunk_age(chunk);
+    smm_lock_release(&medium->lock);
+    return returned;
 }
 
 size_t smm_medium_purge(struct smm_medium *medium)

@@ -52,6 +52,8 @@ struct smm_medium {
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
     struct smm_arena *arenas;  /* all, newest first */
+    size_t aged_top;           /* for the collector: top of the carving arena when it came last, and how */
+    uint32_t top_ages;         /* often it has found it there */
     struct smm_tlsf index;
 };
 
@@ -83,8 +85,12 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault);
 /* The usable size. 0 with *fault set when there is no live block there. */
 size_t smm_medium_usable(const void *block, enum smm_fault *fault);
 
-/* Merges what other threads freed. Returns at once when another thread holds the lock and `wait` is false. */
-void smm_medium_drain(struct smm_medium *medium, bool wait);
+/* Merges what other threads freed. */
+void smm_medium_drain(struct smm_medium *medium);
+
+/* A collector's visit: merges what other threads freed, and returns the inner pages of chunks, and memory above
+ * top, that have been free at the three visits before. Does nothing when another thread holds the lock. */
+size_t smm_medium_age(struct smm_medium *medium);
 
 /* Returns the memory of arenas that have been empty for `age` milliseconds, but for the `keep` that emptied
  * last. Any thread. Returns the bytes. */

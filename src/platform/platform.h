@@ -41,9 +41,14 @@ void smm_os_prefault(void *address, size_t size);
 /* Asks for huge pages (true) or for none (false) in reserved or committed memory. A hint. */
 void smm_os_advise_huge(void *address, size_t size, bool huge);
 
+/* Whether asking for huge pages can have an effect. Looks it up at the first call. */
+bool smm_os_huge_available(void);
+
 /* Moves the pages of committed memory at `from` to reserved addresses at `to`, which become committed, and
- * gives the addresses at `from` back. False when the system refuses; then nothing changed. */
-bool smm_os_move(void *from, size_t size, void *to);
+ * gives the addresses at `from` back. When the system refuses, `from` is as it was; `to` is still reserved
+ * (REFUSED), or its first `size` bytes are no longer the caller's (LOST). */
+enum smm_os_move { SMM_OS_MOVED, SMM_OS_MOVE_REFUSED, SMM_OS_MOVE_LOST };
+enum smm_os_move smm_os_move(void *from, size_t size, void *to);
 
 /* `size` bytes, readable as zero at no cost in memory, of which pieces can be made writable by
  * smm_os_commit(). NULL when there are none. */
@@ -97,8 +102,10 @@ enum { SMM_OS_STDERR = 2 };
 
 /* Writes all of it or gives up in silence. */
 void smm_os_write(int file, const char *text, size_t length);
-/* A copy of standard error that outlives a program which closes its own; -1 when there is none. */
-int smm_os_keep_stderr(void);
+/* Keeps a copy of standard error, which outlives a program that closes its own. kept_stderr gives it, or -1
+ * when there is none, or when the number belongs to another file by now. */
+void smm_os_keep_stderr(void);
+int smm_os_kept_stderr(void);
 /* Creates or truncates a file for writing; -1 on failure. */
 int smm_os_create(const char *path);
 void smm_os_close(int file);

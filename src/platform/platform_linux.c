@@ -16,6 +16,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,9 @@
 #include "base/text.h"
 #include "platform/report.h"
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels answer EINVAL */
 #endif
@@ -127,16 +131,40 @@ bool smm_os_commit(void *address, size_t size)
     return done;
 }
 
-bool smm_os_decommit(void *address, size_t size)
+/* Some systems that run Linux programs take MADV_DONTNEED for a hint and keep the contents. Found out at the
+ * first call, by a word that has to be gone. */
+enum { DECOMMIT_UNTRIED, DECOMMIT_WORKS, DECOMMIT_IGNORED };
+static _Atomic(int) decommit_state;
+
+static bool advise_dontneed(void *address, size_t size)
 {
-    const int saved = errno;
     int failed;
 
     do
         failed = madvise(address, size, MADV_DONTNEED);
     while (failed != 0 && errno == EAGAIN);
-    errno = saved;
+    /* EINVAL: a part is locked. Its pages can be dropped all the same, and come back when they are touched. */
+    if (failed != 0 && errno == EINVAL)
+        failed = madvise(address, size, MADV_DONTNEED_LOCKED);
     return failed == 0;
+}
+
+bool smm_os_decommit(void *address, size_t size)
+{
+    const int saved = errno;
+    const int state = smm_load_relaxed(&decommit_state);
+    volatile uint64_t *const word = address;
+    bool done;
+
+    if (state == DECOMMIT_UNTRIED)
+        *word = 1;
+    done = state != DECOMMIT_IGNORED && advise_dontneed(address, size);
+    if (done && state == DECOMMIT_UNTRIED) {
+        done = *word == 0;
+        smm_store_relaxed(&decommit_state, done ? DECOMMIT_WORKS : DECOMMIT_IGNORED);
+    }
+    errno = saved;
+    return done;
 }
 
 void smm_os_prefault(void *address, size_t size)
@@ -157,12 +185,43 @@ void smm_os_advise_huge(void *address, size_t size, bool huge)
     errno = saved;
 }
 
-bool smm_os_move(void *from, size_t size, void *to)
+bool smm_os_huge_available(void)
+{
+    enum { UNKNOWN, AVAILABLE, MISSING };
+    static _Atomic(int) known;
+    int state = smm_load_relaxed(&known);
+
+    if (state == UNKNOWN) {
+        const int saved = errno;
+        const int file = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+        char text[64];
+        const ssize_t length = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+        if (file >= 0)
+            (void)close(file);
+        text[length > 0 ? length : 0] = 0;
+        state = length > 0 && strstr(text, "[never]") == NULL ? AVAILABLE : MISSING;
+        smm_store_relaxed(&known, state);
+        errno = saved;
+    }
+    return state == AVAILABLE;
+}
+
+enum smm_os_move smm_os_move(void *from, size_t size, void *to)
 {
     const int saved = errno;
-    const bool done = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+    enum smm_os_move result = SMM_OS_MOVED;
+
+    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to) {
+        /* Some kernels unmap the destination before they look at the source. Where it is free, take it
+         * back; where something is, nobody can tell whether that is still ours. Kernels that do not know
+         * the flag take the address for a wish. */
+        void *const again = mmap(to, size, PROT_NONE, MAP_RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
+        result = again == to ? SMM_OS_MOVE_REFUSED : SMM_OS_MOVE_LOST;
+        if (again != to && again != MAP_FAILED)
+            (void)munmap(again, size);
+    }
     errno = saved;
-    return done;
+    return result;
 }
 
 void *smm_os_map_zeros(size_t size)
@@ -299,13 +358,29 @@ void smm_os_write(int file, const char *text, size_t length)
     errno = saved;
 }
 
-int smm_os_keep_stderr(void)
+static int kept_stderr = -1;
+static struct stat kept_stat;
+
+void smm_os_keep_stderr(void)
 {
     const int saved = errno;
+
     /* Above the numbers that programs expect to get from their first calls of open(). */
-    const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 200);
+    kept_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 200);
+    if (kept_stderr >= 0 && fstat(kept_stderr, &kept_stat) != 0)
+        kept_stderr = -1;
     errno = saved;
-    return copy;
+}
+
+int smm_os_kept_stderr(void)
+{
+    const int saved = errno;
+    struct stat now;
+    /* A program that closes all that is open may have given the number to a file of its own. */
+    const bool same = kept_stderr >= 0 && fstat(kept_stderr, &now) == 0 && now.st_dev == kept_stat.st_dev &&
+                      now.st_ino == kept_stat.st_ino;
+    errno = saved;
+    return same ? kept_stderr : -1;
 }
 
 int smm_os_create(const char *path)

@@ -9,8 +9,9 @@
  * F1  queued: the page is in its owner's queue, or the thread that set the bit is about to put it there.
  *     A word with count > 0 or any of the bits above is queued.
  * F2  From head, count - 1 links lead to tail; tail's own link is garbage until the list is taken.
- * F3  A listed item still counts in page->used (P2), so a page with count > 0 does not change its class or
- *     its use: who has seen count > 0 and then changes the word by CAS knows the descriptor is of now.
+ * F3  A listed item still counts in page->used (P2), and a page leaves its class only when `used` and the word
+ *     are both 0: who has seen count > 0 and then changes the word by CAS knows the descriptor is of now, and
+ *     nobody queues a page that went to another use.
  * F4  busy: one thread, which holds the collect lock, works on the page; the owner leaves the word alone.
  *     Pushes may still come unless all items are listed.
  * F5  purged: all items of a fully carved page are listed and its memory has gone back: no link is left.

@@ -70,9 +70,9 @@ static bool next_segment_huge(const struct smm_page_pool *pool)
     case SMM_HUGE_NEVER:
         return false;
     case SMM_HUGE_AUTO:
-        return pool->segment_count >= smm_small_settings.huge_after;
+        return pool->segment_count >= smm_small_settings.huge_after && smm_os_huge_available();
     case SMM_HUGE_ALWAYS:
-        return true;
+        return smm_os_huge_available();
     }
     return false;
 }
@@ -164,10 +164,32 @@ static uint64_t aged_pages(const struct smm_segment *segment, uint32_t now, uint
         return segment->dirty;
     for (uint64_t left = segment->dirty; left != 0; left &= left - 1) {
         const unsigned index = smm_bit_low(left);
-        if ((int32_t)(now - segment->pages[index].free_since) >= (int32_t)age)
+        /* A page that was put after `now` was read counts as old, which does no harm. */
+        if (now - segment->pages[index].free_since >= age)
             aged |= (uint64_t)1 << index;
     }
     return aged;
+}
+
+/* The part of a half that may stay in use when the half is split to return the rest. */
+static bool mostly(uint64_t pages)
+{
+    return smm_bit_count(pages) >= HALF_PAGES * 3 / 4;
+}
+
+uint64_t smm_pool_splittable(struct smm_page_pool *pool, const struct smm_segment *segment, uint64_t dead)
+{
+    uint64_t result = 0;
+
+    smm_lock_acquire(&pool->lock);
+    const uint64_t idle = segment->dirty | segment->clean | dead;
+    smm_lock_release(&pool->lock);
+    for (unsigned first = 0; first < SMM_PAGE_COUNT; first += HALF_PAGES) {
+        const uint64_t half = smm_bit_run(first, HALF_PAGES);
+        if (mostly(idle & half))
+            result |= half;
+    }
+    return result;
 }
 
 /* Of pages backed by huge pages only those whose whole half is free (but for the descriptors in the first one):
@@ -182,7 +204,7 @@ static uint64_t huge_pages_whole(const struct smm_segment *segment, uint32_t now
         const uint64_t all = half & ALL_PAGES;
         if ((free_pages & all) == all)
             result |= aged_pages(segment, now, age) & half;
-        else if (smm_bit_count(free_pages & all) >= HALF_PAGES * 3 / 4)
+        else if (mostly(free_pages & all))
             result |= aged_pages(segment, now, 4 * age) & half;
     }
     return result;
@@ -204,7 +226,7 @@ static uint64_t claim(struct smm_page_pool *pool, struct smm_segment **from, uns
 {
     for (struct smm_segment *segment = pool->dirty.last; segment != NULL; segment = segment->dirty_prev) {
         const uint64_t aged =
-            segment->huge ? huge_pages_whole(segment, now, age) : aged_pages(segment, now, age);
+            segment->huge && age != 0 ? huge_pages_whole(segment, now, age) : aged_pages(segment, now, age);
         if (aged == 0)
             continue;
         const uint64_t run = highest_run(aged, most);

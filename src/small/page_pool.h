@@ -35,6 +35,10 @@ struct smm_page *smm_pool_take(struct smm_page_pool *pool, struct smm_small *own
 /* The owner gives an empty page back. */
 void smm_pool_put(struct smm_page_pool *pool, struct smm_page *page, bool clean);
 
+/* Of `dead` pages of a segment backed by huge pages: those in halves that are mostly free or dead, where
+ * returning them is worth splitting the huge page. Any thread. */
+uint64_t smm_pool_splittable(struct smm_page_pool *pool, const struct smm_segment *segment, uint64_t dead);
+
 /* Returns the memory of dirty pages that have been free for `age` milliseconds, until `keep` of them are
  * left. Any thread. Returns the bytes. */
 size_t smm_pool_trim(struct smm_page_pool *pool, unsigned keep, uint64_t now, uint32_t age);

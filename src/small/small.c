@@ -68,13 +68,20 @@ static void class_remove(struct smm_small *small, struct smm_page *page)
 
 static void page_retire(struct smm_small *small, struct smm_page *page, bool clean);
 
+/* No item is used, and no other thread has to do with the page: it may go to another use. A page whose foreign
+ * list was borrowed, and whose items all came back to its owner, is still queued: the drain will see to it. */
+static bool page_is_idle(const struct smm_page *page)
+{
+    return smm_page_used(page) == 0 && smm_load_relaxed(&page->foreign) == 0;
+}
+
 /* A page that was alone in its class got company: it stays as long as it has used items. */
 static void class_release_kept(struct smm_small *small, struct smm_page *page)
 {
     if (!smm_load_relaxed(&page->kept))
         return;
     page_unkeep(page);
-    if (smm_page_used(page) == 0) {
+    if (page_is_idle(page)) {
         class_remove(small, page);
         page_retire(small, page, false);
     }
@@ -133,7 +140,6 @@ static void page_full_to_available(struct smm_small *small, struct smm_page *pag
 
 static void page_retire(struct smm_small *small, struct smm_page *page, bool clean)
 {
-    /* P2, F3: without a used item nothing is listed, lent or about to be pushed. */
     SMM_ALWAYS(smm_load_relaxed(&page->used) == 0 && smm_load_relaxed(&page->foreign) == 0);
     SMM_DEBUG(!page->listed && !page->borrowed);
     smm_pool_put(&small->pool, page, clean);
@@ -144,6 +150,8 @@ static void page_emptied(struct smm_small *small, struct smm_page *page)
 {
     const struct smm_class_list *const list = &small->classes[page->size_class];
 
+    if (!page_is_idle(page))
+        return;
     if (list->first == page && list->last == page) {
         page_set_used(page, 1);
         smm_store_relaxed(&page->kept, true);
@@ -226,8 +234,12 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
         notify(small, page);
         return false;
     }
-    if (count == 0)
-        return false; /* all was borrowed */
+    if (count == 0) {
+        /* All was borrowed. */
+        if (smm_page_used(page) == 0)
+            page_emptied(small, page);
+        return false;
+    }
 
     SMM_ALWAYS(smm_page_used(page) >= count);
     page_set_used(page, smm_load_relaxed(&page->used) - (int32_t)count);
@@ -273,28 +285,34 @@ bool smm_small_drain(struct smm_small *small)
 
 /* ---- Borrowing ---- */
 
-static void borrowed_unused_add(struct smm_small *small, const struct smm_page *stand_in, int32_t items)
-{
-    smm_own_add(&small->borrowed_unused, (uint64_t)(int64_t)items);
-    smm_own_add(&small->borrowed_unused_bytes, (uint64_t)((int64_t)items * stand_in->item_size));
-}
-
 static struct smm_page *stand_in_take(struct smm_small *small)
 {
-    struct smm_page *const page = small->stand_ins;
+    struct smm_page *page = small->unused_stand_ins;
 
+    if (page != NULL) {
+        small->unused_stand_ins = page->next;
+        return page;
+    }
+    page = smm_metadata_alloc(sizeof(struct smm_page), SMM_CACHE_LINE);
     if (page == NULL)
-        return smm_metadata_alloc(sizeof(struct smm_page), SMM_CACHE_LINE);
-    small->stand_ins = page->next;
+        return NULL;
+    smm_store_relaxed(&page->notified_next, smm_load_relaxed(&small->stand_ins));
+    /* release: pairs with the acquire of smm_small_usage() */
+    smm_store_release(&small->stand_ins, page);
     return page;
+}
+
+static void stand_in_put(struct smm_small *small, struct smm_page *page)
+{
+    page->next = small->unused_stand_ins;
+    small->unused_stand_ins = page;
 }
 
 /* A stand-in that has given out all its items. */
 static void stand_in_release(struct smm_small *small, struct smm_page *page)
 {
     class_remove(small, page);
-    page->next = small->stand_ins;
-    small->stand_ins = page;
+    stand_in_put(small, page);
 }
 
 /* Gives the items that are left in a stand-in back to their page. */
@@ -308,6 +326,7 @@ static void stand_in_return(struct smm_small *small, struct smm_page *page)
         for (; tail->link != NULL; tail = tail->link)
             count++;
         page->free = NULL;
+        page_set_used(page, page->capacity);
         (void)push_and_notify(smm_page_of(head), head, tail, count);
     }
     stand_in_release(small, page);
@@ -322,8 +341,7 @@ static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm
         return false;
     word = smm_foreign_borrow(lender, size_class);
     if (smm_foreign_count(word) == 0) {
-        stand_in->next = small->stand_ins;
-        small->stand_ins = stand_in;
+        stand_in_put(small, stand_in);
         return false;
     }
     struct smm_item *const head = smm_foreign_item(lender, smm_foreign_head(word));
@@ -333,8 +351,7 @@ static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm
     if (smm_load_relaxed(&lender->shared_class) != size_class) {
         /* It was emptied and serves another class now. */
         (void)push_and_notify(lender, head, tail, count);
-        stand_in->next = small->stand_ins;
-        small->stand_ins = stand_in;
+        stand_in_put(small, stand_in);
         return false;
     }
     tail->link = NULL;
@@ -342,7 +359,7 @@ static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm
     stand_in->free = head;
     stand_in->carved = stand_in->capacity = (uint16_t)count;
     stand_in->borrowed = true;
-    borrowed_unused_add(small, stand_in, (int32_t)count);
+    smm_store_relaxed(&stand_in->shared_capacity, stand_in->capacity);
     class_prepend(small, stand_in);
     return true;
 }
@@ -387,7 +404,6 @@ struct smm_page *smm_small_find_page(struct smm_small *small, unsigned size_clas
             return page;
         }
         if (page->borrowed) {
-            borrowed_unused_add(small, page, -(int32_t)page->capacity);
             stand_in_release(small, page);
             continue;
         }
@@ -415,15 +431,30 @@ void smm_small_collect(struct smm_small *small)
         while (page != NULL && page != SMM_EMPTY_PAGE) {
             struct smm_page *const next = page->next;
             if (page->borrowed) {
-                borrowed_unused_add(small, page, -(int32_t)page->capacity);
                 stand_in_return(small, page);
-            } else if (smm_page_used(page) == 0) {
+            } else if (page_is_idle(page)) {
                 class_remove(small, page);
                 page_retire(small, page, page->touched == 0);
             }
             page = next;
         }
     }
+}
+
+/* The memory of a dead page that did not go back may have lost its links in part: all items are free, so they
+ * are linked anew. Ends what made the page busy. */
+static void relink_dead_page(struct smm_page *page, unsigned count)
+{
+    const size_t size = smm_class_size(smm_load_relaxed(&page->shared_class));
+    struct smm_item *const first = smm_foreign_item(page, 0);
+    struct smm_item *last = first;
+
+    for (unsigned i = 1; i < count; i++) {
+        last->link = (struct smm_item *)(void *)((char *)last + size);
+        last = last->link;
+    }
+    smm_store_release(&page->foreign, smm_foreign_word(smm_foreign_offset(first), smm_foreign_offset(last), count) |
+                                          SMM_FOREIGN_QUEUED);
 }
 
 static size_t purge_dead_page(struct smm_page *page, bool force)
@@ -445,9 +476,12 @@ static size_t purge_dead_page(struct smm_page *page, bool force)
      * cannot change its use (F3): only now the capacity is sure to be of the use that the count is of. */
     if (!smm_cas_strong_acq_rel(&page->foreign, &word, word | SMM_FOREIGN_BUSY))
         return 0;
-    if (count != smm_load_relaxed(&page->shared_capacity) ||
-        !smm_os_decommit(smm_page_memory(page), SMM_PAGE_SIZE)) {
+    if (count != smm_load_relaxed(&page->shared_capacity)) {
         (void)smm_and_release(&page->foreign, ~(SMM_FOREIGN_BUSY | SMM_FOREIGN_SEEN));
+        return 0;
+    }
+    if (!smm_os_decommit(smm_page_memory(page), SMM_PAGE_SIZE)) {
+        relink_dead_page(page, count);
         return 0;
     }
     SMM_TEST_POINT();
@@ -455,6 +489,20 @@ static size_t purge_dead_page(struct smm_page *page, bool force)
     smm_store_release(&page->foreign, smm_foreign_word(0, 0, count) | SMM_FOREIGN_QUEUED | SMM_FOREIGN_PURGED);
     smm_account_purge(SMM_PAGE_SIZE);
     return SMM_PAGE_SIZE;
+}
+
+/* Pages whose items are all in their foreign lists; of about now. */
+static uint64_t dead_pages(const struct smm_segment *segment)
+{
+    uint64_t dead = 0;
+
+    for (unsigned i = 1; i < SMM_PAGE_COUNT; i++) {
+        const struct smm_page *const page = &segment->pages[i];
+        const unsigned count = smm_foreign_count(smm_load_relaxed(&page->foreign));
+        if (count != 0 && count == smm_load_relaxed(&page->shared_capacity))
+            dead |= (uint64_t)1 << i;
+    }
+    return dead;
 }
 
 size_t smm_small_purge_dead(struct smm_small *small, bool force)
@@ -466,18 +514,18 @@ size_t smm_small_purge_dead(struct smm_small *small, bool force)
         return 0;
     for (struct smm_segment *segment = smm_load_acquire(&small->pool.segments); segment != NULL;
          segment = segment->older) {
-        /* One page of 64 KiB would split a huge one. */
+        uint64_t pages = dead_pages(segment);
         if (segment->huge && !force)
-            continue;
-        for (unsigned i = 1; i < SMM_PAGE_COUNT; i++)
-            returned += purge_dead_page(&segment->pages[i], force);
+            pages &= smm_pool_splittable(&small->pool, segment, pages);
+        for (; pages != 0; pages &= pages - 1)
+            returned += purge_dead_page(&segment->pages[smm_bit_low(pages)], force);
     }
     return returned;
 }
 
-void smm_small_usage(const struct smm_small *small, uint64_t *blocks, uint64_t *bytes)
+void smm_small_usage(const struct smm_small *small, int64_t *blocks, int64_t *bytes)
 {
-    uint64_t all = 0, all_bytes = 0;
+    uint64_t all = 0, all_bytes = 0, lent = 0, lent_bytes = 0;
 
     for (const struct smm_segment *segment = smm_load_acquire(&small->pool.segments); segment != NULL;
          segment = segment->older) {
@@ -491,6 +539,16 @@ void smm_small_usage(const struct smm_small *small, uint64_t *blocks, uint64_t *
             all_bytes += (uint64_t)(used - listed) * smm_class_size(smm_load_relaxed(&page->shared_class));
         }
     }
-    *blocks = all;
-    *bytes = all_bytes;
+    /* What stand-ins have left counts as used in the pages that it was borrowed from. */
+    for (const struct smm_page *page = smm_load_acquire(&small->stand_ins); page != NULL;
+         page = smm_load_relaxed(&page->notified_next)) {
+        const uint32_t used = smm_page_used(page);
+        const uint32_t capacity = smm_load_relaxed(&page->shared_capacity);
+        if (used >= capacity)
+            continue;
+        lent += capacity - used;
+        lent_bytes += (uint64_t)(capacity - used) * smm_class_size(smm_load_relaxed(&page->shared_class));
+    }
+    *blocks = (int64_t)(all - lent);
+    *bytes = (int64_t)(all_bytes - lent_bytes);
 }

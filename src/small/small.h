@@ -44,10 +44,9 @@ struct smm_small {
     struct smm_class_list classes[SMM_CLASS_COUNT];
     /* Pages of other heaps that this heap's thread freed into last, by class: where it may borrow. */
     struct smm_page *lenders[SMM_CLASS_COUNT][SMM_LENDERS];
-    struct smm_page *stand_ins;         /* unused ones, linked by `next` */
-    _Atomic(uint64_t) foreign_frees;    /* by this heap's thread into other heaps */
-    _Atomic(uint64_t) borrowed_unused;  /* items in stand-ins: count as used in their pages, but are free */
-    _Atomic(uint64_t) borrowed_unused_bytes;
+    struct smm_page *unused_stand_ins;      /* linked by `next` */
+    _Atomic(struct smm_page *) stand_ins;   /* all of this heap, linked by notified_next, which they do not need */
+    _Atomic(uint64_t) foreign_frees;        /* by this heap's thread into other heaps */
 
     /* Pages with foreign frees, linked by notified_next. Any thread pushes; the owner takes all at once. */
     SMM_ALIGNED(SMM_CACHE_LINE) _Atomic(struct smm_page *) notified;
@@ -89,7 +88,8 @@ enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *p
  * those that were so at the call before as well. The caller holds the collect lock. Returns the bytes. */
 size_t smm_small_purge_dead(struct smm_small *small, bool force);
 
-/* Blocks in the hands of the program, and their bytes; of about now. */
-void smm_small_usage(const struct smm_small *small, uint64_t *blocks, uint64_t *bytes);
+/* Blocks in the hands of the program, and their bytes; of about now. A heap that has borrowed may have fewer than
+ * none: the sum over all heaps is right. */
+void smm_small_usage(const struct smm_small *small, int64_t *blocks, int64_t *bytes);
 
 #endif

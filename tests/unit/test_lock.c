@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* test_lock.c - the lock of four bytes: one holder, waiting without burning time, and passing through it in
+ * the thread that forks. */
+#include "platform/lock.h"
+
+#include "platform/platform.h"
+#include "unit.h"
+
+enum { THREADS = 4, ROUNDS = 30000 };
+
+static struct smm_lock lock;
+static uint64_t counter;  /* under the lock, as is the next one */
+static uint64_t shadow;
+static _Atomic(unsigned) inside;
+
+static void *count_up(void *argument)
+{
+    uint64_t seed = (uintptr_t)argument;
+    uintptr_t errors = 0;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        smm_lock_acquire(&lock);
+        EXPECT(errors, smm_add_relaxed(&inside, 1) == 0);
+        EXPECT(errors, counter == shadow);
+        counter++;
+        /* Long enough now and then for the others to fall asleep. */
+        if (random_below(&seed, 256) == 0)
+            smm_os_yield();
+        shadow++;
+        smm_sub_relaxed(&inside, 1);
+        smm_lock_release(&lock);
+    }
+    return ERRORS(errors);
+}
+
+static void one_thread_at_a_time_is_inside(void **state)
+{
+    pthread_t threads[THREADS];
+
+    (void)state;
+    counter = shadow = 0;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        threads[i] = thread_start(count_up, (void *)(i + 1));
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_no_errors(thread_end(threads[i]));
+    assert_int_equal(counter, (uint64_t)THREADS * ROUNDS);
+    assert_int_equal(smm_load_relaxed(&lock.state), 0);
+}
+
+static void zero_filled_memory_is_a_free_lock(void **state)
+{
+    struct smm_lock fresh;
+
+    (void)state;
+    memset(&fresh, 0, sizeof fresh);
+    assert_true(smm_lock_try(&fresh));
+    smm_lock_release(&fresh);
+}
+
+static void trying_takes_a_free_lock_and_does_not_wait_for_a_held_one(void **state)
+{
+    struct smm_lock mine = {0};
+
+    (void)state;
+    smm_lock_acquire(&mine);
+    assert_false(smm_lock_try(&mine));
+    smm_lock_release(&mine);
+    assert_true(smm_lock_try(&mine));
+    assert_false(smm_lock_try(&mine));
+    smm_lock_release(&mine);
+    assert_int_equal(smm_load_relaxed(&mine.state), 0);
+}
+
+static void *take_and_give(void *argument)
+{
+    struct smm_lock *const mine = argument;
+
+    smm_lock_acquire(mine);
+    smm_lock_release(mine);
+    return NULL;
+}
+
+static void a_release_wakes_who_sleeps(void **state)
+{
+    struct smm_lock mine = {0};
+
+    (void)state;
+    smm_lock_acquire(&mine);
+    const pthread_t waiter = thread_start(take_and_give, &mine);
+    while (smm_load_relaxed(&mine.state) != 2)
+        sleep_ms(1);
+    sleep_ms(20);
+    smm_lock_release(&mine);
+    thread_end(waiter);
+    assert_int_equal(smm_load_relaxed(&mine.state), 0);
+}
+
+static void a_reset_frees_a_lock_that_others_waited_for(void **state)
+{
+    struct smm_lock mine = {0};
+
+    (void)state;
+    smm_store_relaxed(&mine.state, 2);
+    smm_lock_reset(&mine);
+    assert_true(smm_lock_try(&mine));
+    smm_lock_release(&mine);
+}
+
+static _Atomic(bool) passed;
+
+static void *take_and_tell(void *argument)
+{
+    struct smm_lock *const mine = argument;
+
+    smm_lock_acquire(mine);
+    smm_store_relaxed(&passed, true);
+    smm_lock_release(mine);
+    return NULL;
+}
+
+static void the_thread_that_forks_passes_through_and_no_other(void **state)
+{
+    struct smm_lock mine = {0};
+
+    (void)state;
+    smm_store_relaxed(&passed, false);
+    smm_lock_acquire(&mine);
+    smm_store_relaxed(&smm_fork_holder, smm_os_thread_id());
+    for (unsigned i = 0; i < 3; i++) {
+        smm_lock_acquire(&mine);
+        assert_false(smm_lock_try(&mine));
+        smm_lock_release(&mine);
+        assert_int_not_equal(smm_load_relaxed(&mine.state), 0);
+    }
+    const pthread_t other = thread_start(take_and_tell, &mine);
+    sleep_ms(30);
+    assert_false(smm_load_relaxed(&passed));
+    smm_lock_acquire(&mine);
+    smm_lock_release(&mine);
+    assert_false(smm_load_relaxed(&passed));
+    smm_store_relaxed(&smm_fork_holder, 0);
+    smm_lock_release(&mine);
+    thread_end(other);
+    assert_true(smm_load_relaxed(&passed));
+    assert_int_equal(smm_load_relaxed(&mine.state), 0);
+}
+
+static void *lock_while_another_forks(void *argument)
+{
+    struct smm_lock mine = {0};
+    uintptr_t errors = 0;
+
+    (void)argument;
+    smm_lock_acquire(&mine);
+    EXPECT(errors, smm_load_relaxed(&mine.state) == 1);
+    smm_lock_release(&mine);
+    EXPECT(errors, smm_load_relaxed(&mine.state) == 0);
+    return ERRORS(errors);
+}
+
+static void other_threads_lock_as_usual_while_one_forks(void **state)
+{
+    (void)state;
+    smm_store_relaxed(&smm_fork_holder, smm_os_thread_id());
+    void *const errors = thread_end(thread_start(lock_while_another_forks, NULL));
+    smm_store_relaxed(&smm_fork_holder, 0);
+    assert_no_errors(errors);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_at_a_time_is_inside),
+        cmocka_unit_test(zero_filled_memory_is_a_free_lock),
+        cmocka_unit_test(trying_takes_a_free_lock_and_does_not_wait_for_a_held_one),
+        cmocka_unit_test(a_release_wakes_who_sleeps),
+        cmocka_unit_test(a_reset_frees_a_lock_that_others_waited_for),
+        cmocka_unit_test(the_thread_that_forks_passes_through_and_no_other),
+        cmocka_unit_test(other_threads_lock_as_usual_while_one_forks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
