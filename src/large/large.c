@@ -6,6 +6,7 @@
 #include "large/large_cache.h"
 #include "platform/platform.h"
 #include "segment/account.h"
+#include "segment/huge.h"
 #include "segment/segment_map.h"
 
 struct smm_large_settings smm_large_settings = {.huge_pages = true};
@@ -340,7 +341,7 @@ static struct smm_large *move(struct smm_large *large, size_t size, size_t headr
     smm_sub_relaxed(&smm_large_usage.live_blocks, 1);
     smm_sub_relaxed(&smm_large_usage.live_bytes, old.usable);
     /* A block that grows past this is filled densely: few faults for the rest of it. */
-    if (need >= HUGE_MIN && smm_load_relaxed(&smm_large_settings.huge_pages))
+    if (need >= HUGE_MIN && smm_load_relaxed(&smm_large_settings.huge_pages) && smm_huge_worthwhile())
         smm_os_advise_huge(to, reserved, true);
     enter(to, (char *)to + HEADER, page_up(size + HEADER) - HEADER);
     return to;

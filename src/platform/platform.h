@@ -59,6 +59,9 @@ void *smm_os_map_zeros(size_t size);
 /* Milliseconds of a clock that never goes back, some milliseconds coarse: two loads and no system call. */
 uint64_t smm_os_now(void);
 
+/* Microseconds of a clock that never goes back. */
+uint64_t smm_os_clock_us(void);
+
 /* Sleeps while *word is `value`, until a wake or for no reason; and wakes one sleeper. */
 void smm_os_wait(_Atomic(uint32_t) *word, uint32_t value);
 void smm_os_wake(_Atomic(uint32_t) *word);

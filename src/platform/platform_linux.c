@@ -243,6 +243,15 @@ uint64_t smm_os_now(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+uint64_t smm_os_clock_us(void)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 void smm_os_wait(_Atomic(uint32_t) *word, uint32_t value)
 {
     const int saved = errno;
@@ -307,18 +316,9 @@ uint32_t smm_os_process_id(void)
 
 static uint64_t started_us;
 
-static uint64_t clock_us(void)
-{
-    struct timespec now;
-
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-        return 0;
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 void smm_os_usage_start(void)
 {
-    started_us = clock_us();
+    started_us = smm_os_clock_us();
 }
 
 static uint64_t timeval_us(struct timeval value)
@@ -331,7 +331,7 @@ void smm_os_usage_get(struct smm_os_usage *usage)
     struct rusage self;
 
     memset(usage, 0, sizeof *usage);
-    usage->elapsed_us = clock_us() - started_us;
+    usage->elapsed_us = smm_os_clock_us() - started_us;
     if (getrusage(RUSAGE_SELF, &self) != 0)
         return;
     usage->user_us = timeval_us(self.ru_utime);

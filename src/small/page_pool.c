@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "platform/platform.h"
 #include "segment/account.h"
+#include "segment/huge.h"
 #include "segment/segment.h"
 #include "segment/segment_map.h"
 #include "small/small.h"
@@ -70,9 +71,9 @@ static bool next_segment_huge(const struct smm_page_pool *pool)
     case SMM_HUGE_NEVER:
         return false;
     case SMM_HUGE_AUTO:
-        return pool->segment_count >= smm_small_settings.huge_after && smm_os_huge_available();
+        return pool->segment_count >= smm_small_settings.huge_after && smm_huge_worthwhile();
     case SMM_HUGE_ALWAYS:
-        return smm_os_huge_available();
+        return true;
     }
     return false;
 }
@@ -84,6 +85,8 @@ static bool segment_add(struct smm_page_pool *pool, struct smm_small *owner)
 
     if (segment == NULL)
         return false;
+    if (huge && !smm_huge_first_touch(segment))
+        smm_os_advise_huge((char *)segment + SMM_SLOT_SIZE / 2, SMM_SLOT_SIZE / 2, false);
     /* The rest of the header and the descriptors are zero, as new memory is. */
     segment->owner = owner;
     segment->older = smm_load_relaxed(&pool->segments);
@@ -130,8 +133,11 @@ struct smm_page *smm_pool_take(struct smm_page_pool *pool, struct smm_small *own
 
     if (page == NULL && segment_add(pool, owner))
         page = take_page(pool, clean);
-    if (page != NULL && *clean)
+    if (page != NULL && *clean) {
         smm_account_commit(SMM_PAGE_SIZE);
+        if (smm_segment_of(page)->huge && smm_page_index(page) == HALF_PAGES)
+            (void)smm_huge_first_touch(smm_page_memory(page));
+    }
     return page;
 }
 
