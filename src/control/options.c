@@ -9,6 +9,7 @@
 #include "heap/collect.h"
 #include "large/large_cache.h"
 #include "platform/platform.h"
+#include "segment/huge.h"
 
 enum option {
     PURGE_DELAY,
@@ -20,6 +21,7 @@ enum option {
     LARGE_CACHE_BYTES,
     PREFAULT,
     HUGE_PAGES,
+    HUGE_SLOW_US,
     STATS,
     STATS_PID,
     VERBOSE,
@@ -44,6 +46,7 @@ static const struct option_rule rules[OPTION_COUNT] = {
     [LARGE_CACHE_BYTES] = {"large_cache_bytes", 0, (int64_t)1 << 46, 128 << 20, false, NULL},
     [PREFAULT] = {"prefault", 0, 1, 1, false, "off on "},
     [HUGE_PAGES] = {"huge_pages", 0, 2, 1, false, "never auto always "},
+    [HUGE_SLOW_US] = {"huge_slow_us", 0, 1000000, 1000, false, NULL},
     [STATS] = {"stats", 0, 3, 0, true, "none text json summary "},
     [STATS_PID] = {"stats_pid", 0, INT32_MAX, 0, true, NULL},
     [VERBOSE] = {"verbose", 0, 2, 0, false, NULL},
@@ -86,6 +89,9 @@ static void apply(enum option option, int64_t value)
         smm_store_relaxed(&smm_small_settings.huge_pages, (enum smm_huge_policy)value);
         smm_store_relaxed(&smm_medium_settings.huge_pages, (enum smm_huge_policy)value);
         smm_store_relaxed(&smm_large_settings.huge_pages, value != SMM_HUGE_NEVER);
+        break;
+    case HUGE_SLOW_US:
+        smm_store_relaxed(&smm_huge_settings.slow_us, (uint32_t)value);
         break;
     case STATS:
     case STATS_PID:

@@ -10,7 +10,12 @@
 #ifndef SMM_SEGMENT_HUGE_H
 #define SMM_SEGMENT_HUGE_H
 
-#include "base/compiler.h"
+#include "base/atomic.h"
+
+struct smm_huge_settings {
+    _Atomic(uint32_t) slow_us; /* a first touch that takes so long is slow; 0: none is */
+};
+extern struct smm_huge_settings smm_huge_settings;
 
 /* Whether the next segment or block should be advised for huge pages. */
 bool smm_huge_worthwhile(void);

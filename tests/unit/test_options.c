@@ -29,6 +29,7 @@ static const struct {
     {"prefault", "SHARDMM_PREFAULT", 1, 1},
     {"huge_pages", "SHARDMM_HUGE_PAGES", 1, 2},
     {"stats", "SHARDMM_STATS", 0, 3},
+    {"huge_slow_us", "SHARDMM_HUGE_SLOW_US", 1000, 1000000},
     {"stats_pid", "SHARDMM_STATS_PID", 0, INT32_MAX},
     {"verbose", "SHARDMM_VERBOSE", 0, 2},
 };
