@@ -11,6 +11,7 @@
 #include "control/start.h"
 #include "heap/collect.h"
 #include "large/large_cache.h"
+#include "segment/huge.h"
 #include "unit.h"
 
 static const struct {
@@ -49,7 +50,7 @@ static int print_options(void)
         printf("%s=%" PRId64 "\n", options[i].name, value);
     }
     printf("stats_file=%s\n", smm_option_stats_file() != NULL ? smm_option_stats_file() : "(none)");
-    printf("settings=%" PRIu64 " %u %u %u %u %u %" PRIu64 " %d %d %d %d %d %u %d\n",
+    printf("settings=%" PRIu64 " %u %u %u %u %u %" PRIu64 " %d %d %d %d %u %d %u %d\n",
            (uint64_t)smm_load_relaxed(&smm_collect_settings.delay),
            (unsigned)smm_load_relaxed(&smm_collect_settings.keep_pages),
            (unsigned)smm_load_relaxed(&smm_collect_settings.keep_arenas),
@@ -60,7 +61,8 @@ static int print_options(void)
            (int)smm_load_relaxed(&smm_small_settings.prefault),
            (int)smm_load_relaxed(&smm_small_settings.huge_pages),
            (int)smm_load_relaxed(&smm_medium_settings.huge_pages),
-           (int)smm_load_relaxed(&smm_large_settings.huge_pages), (int)smm_option_stats(),
+           (int)smm_load_relaxed(&smm_large_settings.huge_pages),
+           (unsigned)smm_load_relaxed(&smm_huge_settings.slow_us), (int)smm_option_stats(),
            (unsigned)smm_option_stats_pid(), smm_option_verbose());
     fflush(stdout);
     /* Without the statistics at exit, which are not the subject here. */
@@ -193,7 +195,7 @@ static void without_variables_all_have_their_defaults(void **state)
     assert_string_equal(run.err, "");
     assert_defaults(&run, NULL);
     assert_text_in(run.out, "stats_file=(none)\n");
-    assert_text_in(run.out, "settings=1000 8 1 64 4 32 134217728 1 1 1 1 0 0 0\n");
+    assert_text_in(run.out, "settings=1000 8 1 64 4 32 134217728 1 1 1 1 1000 0 0 0\n");
 }
 
 static void each_variable_sets_its_option_within_its_range(void **state)
@@ -224,7 +226,7 @@ static void options_reach_the_modules_that_use_them(void **state)
     }
     run_with(&run, environment);
     assert_string_equal(run.err, "");
-    assert_text_in(run.out, "settings=10 11 12 13 14 15 16 0 0 0 0 0 20 0\n");
+    assert_text_in(run.out, "settings=10 11 12 13 14 15 16 0 0 0 0 19 0 21 0\n");
 }
 
 static void suffixes_are_powers_of_1024(void **state)
