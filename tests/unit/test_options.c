@@ -226,7 +226,7 @@ static void options_reach_the_modules_that_use_them(void **state)
     }
     run_with(&run, environment);
     assert_string_equal(run.err, "");
-    assert_text_in(run.out, "settings=10 11 12 13 14 15 16 0 0 0 0 19 0 21 0\n");
+    assert_text_in(run.out, "settings=10 11 12 13 14 15 16 0 0 0 0 20 0 21 0\n");
 }
 
 static void suffixes_are_powers_of_1024(void **state)
