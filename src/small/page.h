@@ -110,10 +110,14 @@ SMM_INLINE char *smm_page_memory(const struct smm_page *page)
     return (char *)smm_segment_of(page) + ((size_t)smm_page_index(page) << SMM_PAGE_SHIFT);
 }
 
-/* P2, with the marks of P4 and P5 taken off. */
+/* P2, with the marks of P4 and P5 taken off. Another thread than the owner may read the two words from
+ * different moments. */
 SMM_INLINE uint32_t smm_page_used(const struct smm_page *page)
 {
-    return ((uint32_t)smm_load_relaxed(&page->used) & SMM_PAGE_COUNT_MASK) - smm_load_relaxed(&page->kept);
+    const uint32_t used = (uint32_t)smm_load_relaxed(&page->used) & SMM_PAGE_COUNT_MASK;
+    const uint32_t kept = smm_load_relaxed(&page->kept);
+
+    return used > kept ? used - kept : 0;
 }
 
 /* Takes the first item of `free`, which is not empty. The owner alone. */

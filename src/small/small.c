@@ -235,10 +235,11 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
         return false;
     }
     if (count == 0) {
-        /* All was borrowed. */
-        if (smm_page_used(page) == 0)
-            page_emptied(small, page);
-        return false;
+        /* All was borrowed; and may have come back by another way. */
+        if (smm_page_used(page) != 0)
+            return false;
+        page_emptied(small, page);
+        return true;
     }
 
     SMM_ALWAYS(smm_page_used(page) >= count);

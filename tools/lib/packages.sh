@@ -43,6 +43,7 @@ need_build() {
 need_tests() {
     need binutils command -v readelf
     need pkg-config command -v pkg-config
+    need valgrind command -v valgrind
     need libcmocka-dev pkg-config --exists cmocka
     need python3 command -v python3
 }
