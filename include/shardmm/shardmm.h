@@ -106,13 +106,14 @@ SHARDMM_API size_t shardmm_good_size(size_t size);
 /* Gives back to the system what can be given back now, of every heap, also of threads that sleep and of
  * threads that ended: free pages and arenas, pages whose every block another thread freed, the insides of
  * free medium blocks, and the cache of large blocks. Returns the number of bytes given back. Other threads
- * may go on meanwhile; a slow path of theirs may have to wait for a system call. Keeps errno.
+ * may go on meanwhile; a slow path of theirs may have to wait for a system call. What needs its owner stays: the
+ * last page of each size class of a live thread, and pages with items that the thread itself freed. Keeps errno.
  * From: ours. */
 SHARDMM_API size_t shardmm_purge(void);
 
 /* Gives back what the calling thread alone keeps for its next allocations: takes back what other threads
- * freed, then returns empty pages and arenas to the system. For a thread that is about to sleep for long.
- * Keeps errno.
+ * freed, then returns empty pages, arenas and the insides of free medium blocks to the system. For a thread
+ * that is about to sleep for long. Keeps errno.
  * From: ours. */
 SHARDMM_API void shardmm_thread_flush(void);
 
@@ -138,7 +139,7 @@ struct shardmm_stats {
     uint64_t large_bytes;      /* in use: above 1 MiB */
     uint64_t large_blocks;
 
-    uint64_t free_pages_bytes; /* cached, committed: pages of 64 KiB without blocks */
+    uint64_t free_pages_bytes; /* cached, committed: free pages of 64 KiB, of no class */
     uint64_t free_medium_bytes;/* cached, committed: free memory in arenas */
     uint64_t large_cache_bytes;/* cached, committed: freed large blocks */
     uint64_t large_cache_blocks;

@@ -3,7 +3,7 @@
  * stands in the name and the operations can be routed elsewhere (a model checker, test points).
  *
  * Words are C11 _Atomic objects. The pair is two words that change together in one 16-byte
- * compare-and-swap; reading it is two relaxed loads, which may tear: the compare finds out.
+ * compare-and-swap; it is read as two loads, which may tear: the compare finds out.
  */
 #ifndef SMM_BASE_ATOMIC_H
 #define SMM_BASE_ATOMIC_H

@@ -39,7 +39,8 @@
 
 #define SMM_OS_PAGE_MIN ((size_t)4096) /* the system's page size is a multiple of it */
 
-/* Who asks for huge pages: nobody; heaps that are large already and blocks that grow; everybody. */
+/* Who asks for huge pages: nobody; heaps that are large already, and large blocks that grow; every heap from its
+ * first segment on, and large blocks that grow. */
 enum smm_huge_policy { SMM_HUGE_NEVER, SMM_HUGE_AUTO, SMM_HUGE_ALWAYS };
 
 _Static_assert(SMM_PAGE_SIZE * SMM_PAGE_COUNT == SMM_SLOT_SIZE, "pages fill the segment");

@@ -4,6 +4,7 @@
  *
  * The order, here and wherever two are held at once:
  *   fork > collect > shared heap > per heap (pool, medium) > large cache > segment > segment map > metadata
+ * (A tick may find the collect lock free while it holds the shared heap's; it never waits for it there.)
  *
  * Lock-free words are whole at any time. What a thread that is not in the child was about to do is not done
  * there: a page may stay queued in no queue, and an item between two lists is lost to the child. Heaps of such

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "control/start.h"
 
+#include <shardmm/version.h>
+
+#include "base/text.h"
 #include "control/fork.h"
 #include "control/options.h"
 #include "control/stats.h"
 #include "heap/heap.h"
 #include "platform/lock.h"
+#include "platform/platform.h"
 #include "segment/segment_map.h"
 
 _Atomic(bool) smm_started;
@@ -29,6 +33,17 @@ bool smm_start_slow(void)
     return done;
 }
 
+static void greet(void)
+{
+    struct smm_text line;
+
+    smm_text_clear(&line);
+    smm_text_string(&line, "shardmm: version " SHARDMM_VERSION_STRING " in process ");
+    smm_text_unsigned(&line, smm_os_process_id());
+    smm_text_string(&line, "\n");
+    smm_os_write(SMM_OS_STDERR, line.bytes, line.length);
+}
+
 /* What waits for the process to be set up further than the first malloc() may find it. */
 __attribute__((constructor)) static void start_late(void)
 {
@@ -36,6 +51,8 @@ __attribute__((constructor)) static void start_late(void)
     smm_options_start();
     smm_stats_start();
     smm_fork_start();
+    if (smm_option_verbose() >= 1)
+        greet();
 }
 
 __attribute__((destructor)) static void end_late(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fast.h - the paths that most calls take: a small block, of the calling thread's heap, of a page that has
  * an item at hand. They are inline, so that each exported name is such a path and no jump to one. What they
- * cannot do goes to slow.h with the same arguments, in a tail call.
+ * cannot do goes to slow.h in a tail call.
  *
  *     malloc   size <= 2 KiB -> heap->direct[] -> page->free -> pop           -.
  *              size <= 16 KiB -> class table -> classes[] -> page->free -> pop  +-> smm_malloc_slow
@@ -75,11 +75,11 @@ SMM_INLINE void smm_free_as(void *block, const char *call)
     if (SMM_LIKELY(smm_kind_of(block) == SMM_KIND_SMALL) && SMM_LIKELY(smm_segment_of(block)->owner == &heap->small)) {
         struct smm_page *const page = smm_page_of(block);
 #if SMM_CHECKS >= 1
-        smm_free_check(block);
+        smm_free_check(block, call);
 #endif
         if (SMM_LIKELY(smm_page_push(page, block) > 0))
             return;
-        smm_free_rare(page, block);
+        smm_free_rare(page, block, call);
         return;
     }
     smm_free_slow(block, call);

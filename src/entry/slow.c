@@ -221,17 +221,17 @@ void smm_free_slow(void *block, const char *call)
         smm_report_misuse(call, block, fault, kind_name(kind), 0);
 }
 
-void smm_free_rare(struct smm_page *page, void *block)
+void smm_free_rare(struct smm_page *page, void *block, const char *call)
 {
     struct smm_heap *const heap = smm_heap_self;
     const enum smm_fault fault = smm_small_free_rare(&heap->small, page);
 
     if (SMM_UNLIKELY(fault != SMM_FAULT_NONE))
-        smm_report_misuse("free", block, fault, "small", 0);
+        smm_report_misuse(call, block, fault, "small", 0);
     smm_tick_sometimes(heap);
 }
 
-void smm_free_check(void *block)
+void smm_free_check(void *block, const char *call)
 {
     const struct smm_page *const page = smm_page_of(block);
     enum smm_fault fault = small_check(block);
@@ -244,7 +244,7 @@ void smm_free_check(void *block)
                 fault = SMM_FAULT_FREED;
     }
     if (fault != SMM_FAULT_NONE)
-        smm_report_misuse("free", block, fault, "small", page->item_size);
+        smm_report_misuse(call, block, fault, "small", page->item_size);
 }
 
 void smm_free_sized_check(void *block, size_t alignment, size_t size, const char *call)

@@ -14,9 +14,9 @@ void *smm_reallocarray(void *block, size_t count, size_t size);
 
 SMM_NOINLINE void smm_free_slow(void *block, const char *call);
 /* `block` was pushed to `page` of the calling thread's heap: see smm_small_free_rare(). */
-SMM_NOINLINE void smm_free_rare(struct smm_page *page, void *block);
+SMM_NOINLINE void smm_free_rare(struct smm_page *page, void *block, const char *call);
 /* Builds with debug assertions: a small block of this thread's heap lies on an item that is handed out. */
-void smm_free_check(void *block);
+void smm_free_check(void *block, const char *call);
 /* Builds with debug assertions report a size or an alignment that the block was not made with. */
 void smm_free_sized_check(void *block, size_t alignment, size_t size, const char *call);
 

@@ -9,6 +9,7 @@
  *
  * Each thread finds its heap by one load of thread-local storage. It names
  *   - the empty heap before birth: its pages have no items, so the fast paths need no test for a start;
+ *     a thread that the system will not tell us the end of stays with it, and is served by the shared heap;
  *   - the ended heap after death, likewise empty: frees then take the foreign path, and allocations are
  *     served by the shared heap, under a lock. Taking a heap once more would need another call of the
  *     destructor, which nobody promises in the last round: such heaps would be lost one by one.
@@ -69,8 +70,9 @@ SMM_INLINE struct smm_heap *smm_heap_mine(void)
 /* The first of all heaps; the others follow by `next`. */
 struct smm_heap *smm_heap_first(void);
 
-/* For collectors and for fork, which hold the collect lock: makes new heaps wait. */
+/* Held by collectors, and to make a new heap. */
 extern struct smm_lock smm_collect_lock;
+/* Held by whoever uses the shared heap as its owner. */
 extern struct smm_lock smm_shared_heap_lock;
 
 /* Takes all waiting heaps: the caller is their owner until it puts them back. The collect lock is held. */

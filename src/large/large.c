@@ -119,16 +119,21 @@ bool smm_large_release(struct smm_large *large)
 
 /* ---- Allocating ---- */
 
-/* Reserves, and commits the first `need` bytes, `reserved` being a multiple of the slot. */
+/* A block lies in the slot of its header, or at the start of the next one; and a freed one's memory may come to
+ * serve either. */
+static bool map_prepare(struct smm_large *large)
+{
+    return smm_segment_map_prepare(large) && smm_segment_map_prepare((char *)large + SMM_SLOT_SIZE);
+}
+
+/* Reserves, and commits the first `writable` bytes; `reserved` is a multiple of the slot. */
 static struct smm_large *reserve_exactly(size_t reserved, size_t writable)
 {
     struct smm_large *const large = smm_os_reserve(reserved, SMM_SLOT_SIZE);
 
     if (large == NULL)
         return NULL;
-    /* The block lies in the first slot or at the start of the second one. */
-    if (!smm_segment_map_prepare(large) || !smm_segment_map_prepare((char *)large + SMM_SLOT_SIZE) ||
-        !smm_os_commit(large, writable)) {
+    if (!map_prepare(large) || !smm_os_commit(large, writable)) {
         /* If that is refused too, addresses are lost, but nothing else. */
         (void)smm_os_release(large, reserved);
         return NULL;
@@ -229,7 +234,7 @@ static void *alloc_beyond_slot(size_t size, size_t alignment, size_t *dirty)
         return NULL;
     }
     struct smm_large *const large = (struct smm_large *)(void *)base;
-    if (!smm_segment_map_prepare(base) || !smm_segment_map_prepare(block) || !smm_os_commit(base, need)) {
+    if (!map_prepare(large) || !smm_os_commit(base, need)) {
         (void)smm_os_release(base, left);
         return NULL;
     }
@@ -265,8 +270,8 @@ enum smm_fault smm_large_free(void *block)
         return SMM_FAULT_FREED;
     smm_sub_relaxed(&smm_large_usage.live_blocks, 1);
     smm_sub_relaxed(&smm_large_usage.live_bytes, large->usable);
-    /* Any block behind its header may be the next one's memory; the others go, or wait among those for a
-     * later try, as blocks behind their headers. */
+    /* The cache takes reservations whose block lies in the header's slot. Others are released at once; where
+     * that is refused, they become such a one. */
     if (block_offset(large) == SMM_SLOT_SIZE) {
         if (smm_large_release(large))
             return SMM_FAULT_NONE;
@@ -292,7 +297,7 @@ static struct smm_large *reserve_for_move(size_t writable, size_t need, size_t *
     if (to == NULL)
         return NULL;
     /* What is to be writable beyond the pages that move is made so first: after the move nothing fails. */
-    if (smm_segment_map_prepare(to) && smm_os_commit((char *)to + writable, need - writable))
+    if (map_prepare(to) && smm_os_commit((char *)to + writable, need - writable))
         return to;
     (void)smm_os_release(to, *reserved);
     return NULL;

@@ -50,9 +50,6 @@ void *smm_large_resize(void *block, size_t size, size_t headroom, enum smm_fault
 /* The usable size. 0 with *fault set when there is no live block there. */
 size_t smm_large_usable(const void *block, enum smm_fault *fault);
 
-/* The header of the live large block whose slot entry is `slot`; for walks at quiet points. */
-const struct smm_large *smm_large_of_slot(size_t slot);
-
 struct smm_large_settings {
     _Atomic(bool) huge_pages; /* for blocks that grow */
 };

@@ -53,9 +53,10 @@ struct smm_large *smm_large_cache_take(size_t need)
     return result;
 }
 
-/* Oldest first, so that what could not be released waits longest for its next try. */
+/* As the newest, so that it waits longest for its next try. */
 static void keep_unreleased(struct smm_large *large)
 {
+    large->free_since = smm_os_now();
     smm_lock_acquire(&cache_lock);
     if (cached_count < SMM_LARGE_CACHE_SLOTS)
         append(large);

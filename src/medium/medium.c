@@ -127,18 +127,21 @@ static void index_insert(struct smm_medium *medium, struct smm_chunk *chunk, siz
 }
 
 /* After the chunk was taken out of the index: what was returned of it counts again. */
-static void chunk_unpurge(struct smm_chunk *chunk)
+static void chunk_unpurge(struct smm_medium *medium, struct smm_chunk *chunk)
 {
     char *start;
 
-    if (chunk_flags(chunk) & SMM_CHUNK_PURGED)
-        smm_account_commit(chunk_inner(chunk, &start));
+    if ((chunk_flags(chunk) & SMM_CHUNK_PURGED) == 0)
+        return;
+    const size_t size = chunk_inner(chunk, &start);
+    medium->purged_bytes -= size;
+    smm_account_commit(size);
 }
 
 static void index_remove(struct smm_medium *medium, struct smm_chunk *chunk)
 {
     smm_tlsf_remove(&medium->index, chunk);
-    chunk_unpurge(chunk);
+    chunk_unpurge(medium, chunk);
 }
 
 /* ---- Arenas ---- */
@@ -267,7 +270,7 @@ static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, siz
     size_t touched, gap;
 
     if (chunk != NULL) {
-        chunk_unpurge(chunk);
+        chunk_unpurge(medium, chunk);
         chunk_set(chunk, smm_chunk_size(chunk), 0);
     } else {
         chunk = carve(medium, room);
@@ -291,13 +294,13 @@ static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, siz
 
 static void arena_emptied(struct smm_medium *medium, struct smm_arena *arena)
 {
+    arena->free_since = (uint32_t)smm_os_now();
     if (arena == medium->carving)
         return;
     /* M1: all is one free chunk. */
     index_remove(medium, chunk_at(arena, FIRST));
     arena_reset(arena);
     arena->empty = true;
-    arena->free_since = (uint32_t)smm_os_now();
     arena->next_empty = medium->empties;
     medium->empties = arena;
 }
@@ -395,6 +398,7 @@ void *smm_medium_alloc(struct smm_medium *medium, size_t size, size_t alignment,
     smm_lock_acquire(&medium->lock);
     drain(medium);
     chunk = chunk_alloc(medium, chunk_need(size), alignment, dirty);
+    SMM_PARANOID(smm_tlsf_verify(&medium->index) == 0);
     smm_lock_release(&medium->lock);
     if (chunk == NULL)
         return NULL;
@@ -452,6 +456,7 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
     size = smm_chunk_size(chunk);
     if (fault == SMM_FAULT_NONE)
         chunk_free(owner, chunk);
+    SMM_PARANOID(smm_tlsf_verify(&owner->index) == 0);
     smm_lock_release(&owner->lock);
     if (fault == SMM_FAULT_NONE)
         live_sub(owner, size);
@@ -524,6 +529,13 @@ void smm_medium_drain(struct smm_medium *medium)
     smm_lock_release(&medium->lock);
 }
 
+static size_t arena_trim(struct smm_arena *arena, uint64_t now, uint32_t age)
+{
+    if (age != 0 && (uint32_t)now - arena->free_since < age)
+        return 0;
+    return touched_lower(arena, FIRST + sizeof(struct smm_chunk));
+}
+
 /* Under the lock, also during the system calls: the owner that wants an arena waits for them. */
 size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, uint32_t age)
 {
@@ -535,19 +547,19 @@ size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, u
         if (keep != 0)
             keep--;
         else
-            returned += touched_lower(medium->carving, FIRST + sizeof(struct smm_chunk));
+            returned += arena_trim(medium->carving, now, age);
     }
     for (struct smm_arena *arena = medium->empties; arena != NULL; arena = arena->next_empty) {
         if (keep != 0)
             keep--;
-        else if (age == 0 || (uint32_t)now - arena->free_since >= age)
-            returned += touched_lower(arena, FIRST + sizeof(struct smm_chunk));
+        else
+            returned += arena_trim(arena, now, age);
     }
     smm_lock_release(&medium->lock);
     return returned;
 }
 
-static size_t chunk_purge(struct smm_chunk *chunk)
+static size_t chunk_purge(struct smm_medium *medium, struct smm_chunk *chunk)
 {
     char *start;
     const size_t size = chunk_inner(chunk, &start);
@@ -557,19 +569,20 @@ static size_t chunk_purge(struct smm_chunk *chunk)
     if (!smm_os_decommit(start, size))
         return 0;
     chunk_set(chunk, smm_chunk_size(chunk), SMM_CHUNK_FREE | SMM_CHUNK_PURGED);
+    medium->purged_bytes += size;
     smm_account_purge(size);
     return size;
 }
 
 /* A free chunk gets older at each call until it is old enough. Under the lock. */
-static size_t chunk_age(struct smm_chunk *chunk)
+static size_t chunk_age(struct smm_medium *medium, struct smm_chunk *chunk)
 {
     const unsigned flags = chunk_flags(chunk);
 
     if (flags & SMM_CHUNK_PURGED)
         return 0;
     if ((flags & SMM_CHUNK_AGES) == SMM_CHUNK_AGES)
-        return chunk_purge(chunk);
+        return chunk_purge(medium, chunk);
     chunk_set(chunk, smm_chunk_size(chunk), flags + SMM_CHUNK_AGE);
     return 0;
 }
@@ -604,7 +617,7 @@ size_t smm_medium_age(struct smm_medium *medium)
     for (unsigned level = smm_bit_high(STEP) - SMM_TLSF_FIRST; level < SMM_TLSF_LEVELS; level++)
         for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
             for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
-                returned += chunk_age(chunk);
+                returned += chunk_age(medium, chunk);
     smm_lock_release(&medium->lock);
     return returned;
 }
@@ -623,7 +636,7 @@ size_t smm_medium_purge(struct smm_medium *medium)
     for (unsigned level = 0; level < SMM_TLSF_LEVELS; level++)
         for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
             for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
-                returned += chunk_purge(chunk);
+                returned += chunk_purge(medium, chunk);
     smm_lock_release(&medium->lock);
     return returned;
 }
@@ -635,6 +648,7 @@ uint64_t smm_medium_free_bytes(struct smm_medium *medium)
     smm_lock_acquire(&medium->lock);
     for (const struct smm_arena *arena = medium->arenas; arena != NULL; arena = arena->older)
         committed += arena->touched;
+    committed -= medium->purged_bytes;
     smm_lock_release(&medium->lock);
     const uint64_t live = smm_load_relaxed(&medium->live_bytes);
     return committed > live ? committed - live : 0;

@@ -52,6 +52,7 @@ struct smm_medium {
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
     struct smm_arena *arenas;  /* all, newest first */
+    size_t purged_bytes;       /* in free chunks, of what lies below `touched` */
     size_t aged_top;           /* for the collector: top of the carving arena when it came last, and how */
     uint32_t top_ages;         /* often it has found it there */
     struct smm_tlsf index;

@@ -35,7 +35,7 @@ struct smm_chunk {
 enum {
     SMM_CHUNK_FREE = 1,    /* in the index */
     SMM_CHUNK_PENDING = 2, /* freed by another thread, waiting to be merged */
-    SMM_CHUNK_PURGED = 4,  /* free, and its inner pages have gone back to the system */
+    SMM_CHUNK_PURGED = 4,  /* free, and the inner pages that had memory have gone back */
     SMM_CHUNK_AGE = 16,    /* free: counts the collector's visits */
     SMM_CHUNK_AGES = 3 * SMM_CHUNK_AGE,
     SMM_CHUNK_FLAGS = SMM_CHUNK_UNIT - 1

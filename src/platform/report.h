@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.h - one line on standard error, then abort: misuse by the program, and failed assertions.
- * Neither allocates nor takes a lock. Callers hold no lock either, so that a handler of SIGABRT may allocate. */
+ * Neither allocates nor takes a lock. Who reports misuse holds no lock either, so that a handler of SIGABRT may
+ * allocate; an assertion may fail under one. */
 #ifndef SMM_PLATFORM_REPORT_H
 #define SMM_PLATFORM_REPORT_H
 

@@ -4,8 +4,8 @@
  * A huge page saves some 500 faults when the kernel has one at hand. When it has to move other pages for it, or
  * a hypervisor has to find the memory first, the one fault takes longer than all those that it saves: on a
  * virtual machine whose free memory had gone back to the host, parsing a large document took 1.7 times as long
- * with huge pages as without. So the first touch of each is timed, and after a slow one the process does
- * without for a while.
+ * with huge pages as without. So the first touch of each half of an advised segment is timed, and after a
+ * slow one segments and large blocks do without for a while.
  */
 #ifndef SMM_SEGMENT_HUGE_H
 #define SMM_SEGMENT_HUGE_H

@@ -10,7 +10,7 @@
 struct smm_segment_map smm_segment_map;
 
 static struct smm_lock map_lock;
-/* Bit set: the piece (of one system page) is writable. Under map_lock. */
+/* Bit set: the piece (of one system page) is writable. Under map_lock, but for smm_segment_map_next(). */
 static uint64_t writable[SMM_SLOT_COUNT / SMM_OS_PAGE_MIN / 64];
 
 bool smm_segment_map_init(void)
@@ -21,8 +21,7 @@ bool smm_segment_map_init(void)
     if (kinds == NULL)
         return false;
     smm_store_relaxed(&smm_segment_map.kinds, (_Atomic(uint8_t) *)kinds);
-    /* release: whoever sees the limit sees the array; readers need no acquire, since on the way to a block
-     * of ours they synchronised with the thread that entered its slot */
+    /* release: pairs with the acquire of smm_kind_of() */
     smm_store_release(&smm_segment_map.limit, SMM_SLOT_COUNT);
     smm_account_reserve(SMM_SLOT_COUNT);
     return true;

@@ -6,8 +6,9 @@
  * Before it exists the limit is 0: a zero-filled library looks up nothing.
  *
  * Any thread reads without a lock. A thread that legally holds a block of a slot got the block after the
- * slot was entered, by whatever means the program passes pointers between threads; so a relaxed read is
- * enough, and for other addresses any answer is as good as another.
+ * slot was entered, by whatever means the program passes pointers between threads; so a relaxed read of the
+ * byte is enough, and for other addresses any answer is as good as another. That there is an array to read is
+ * known by acquire, since a thread may free NULL while another starts the library.
  */
 #ifndef SMM_SEGMENT_SEGMENT_MAP_H
 #define SMM_SEGMENT_SEGMENT_MAP_H
@@ -34,7 +35,7 @@ SMM_INLINE enum smm_kind smm_kind_of(const void *address)
 {
     const size_t slot = smm_slot_of(address);
 
-    if (SMM_UNLIKELY(slot >= smm_load_relaxed(&smm_segment_map.limit)))
+    if (SMM_UNLIKELY(slot >= smm_load_acquire(&smm_segment_map.limit)))
         return SMM_KIND_NONE;
     return (enum smm_kind)smm_load_relaxed(&smm_load_relaxed(&smm_segment_map.kinds)[slot]);
 }
@@ -49,7 +50,8 @@ bool smm_segment_map_prepare(const void *base);
  * see above; it keeps the header's words before the entry for readers of arbitrary addresses. */
 void smm_segment_map_set(const void *base, enum smm_kind kind);
 
-/* The next slot at or after `slot` that holds something, or SMM_SLOT_COUNT. For walks over everything. */
+/* The next slot at or after `slot` that holds something, or SMM_SLOT_COUNT. For walks over everything while
+ * no other thread is in the library. */
 size_t smm_segment_map_next(size_t slot);
 
 /* For fork. */

@@ -93,8 +93,8 @@ SMM_INLINE uint64_t smm_foreign_push(struct smm_page *page, struct smm_item *hea
     return seen;
 }
 
-/* The owner takes what is listed of a page that it has taken from its queue. Returns the word, or 0 with
- * BUSY set in it when a collector works on the page: then it stays queued and must go back to the queue.
+/* The owner takes what is listed of a page that it has taken from its queue. Returns the word, or BUSY
+ * alone when a collector works on the page: then it stays queued and must go back to the queue.
  *
  * CAS  acquire   pairs with the release of every push in the list, and of the collector that purged
  */
