@@ -45,8 +45,9 @@ static void page_touch(struct smm_page *page, size_t end, bool prefault)
         units = touched < UNITS_MAX ? touched : UNITS_MAX;
     if (touched + units > SMM_PAGE_SIZE / SMM_OS_PAGE_MIN)
         units = SMM_PAGE_SIZE / SMM_OS_PAGE_MIN - touched;
-    /* One unit is as cheap by a fault. */
-    if (!prefault || units < 2 || smm_os_page_size() != SMM_OS_PAGE_MIN) {
+    /* One unit is as cheap by a fault. And of items that are larger than a unit the program may never touch a
+     * part: buffers that are not filled, headroom for growth. */
+    if (!prefault || units < 2 || page->item_size > SMM_OS_PAGE_MIN || smm_os_page_size() != SMM_OS_PAGE_MIN) {
         page->touched = (uint8_t)wanted;
         return;
     }

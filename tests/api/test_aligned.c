@@ -2,6 +2,7 @@
 /* test_aligned.c - blocks at any power of two: where they lie, what freeing and resizing them does, and the
  * errors of each call. */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "../common/support.h"
 
@@ -289,6 +290,68 @@ static void up_to_16_KiB_the_smallest_class_that_is_a_multiple_of_the_alignment_
     }
 }
 
+static char *map_nothing_at(uintptr_t address, size_t size)
+{
+    void *const wish = (void *)address;
+    void *const got = mmap(wish, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+    if (got != MAP_FAILED && got != wish)
+        munmap(got, size);
+    return got == wish ? got : NULL;
+}
+
+/* Takes all gaps above `floor` that are worth it, so that the system has to go on below. Linux prefers a gap in
+ * which it can align what has 2 MiB or more to an exact fit higher up: smaller ones fill these. */
+static void take_addresses_above(uintptr_t floor)
+{
+    for (size_t size = 64 * GIB; size >= MIB; size /= 2) {
+        void *taken;
+        do
+            taken = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        while (taken != MAP_FAILED && (uintptr_t)taken > floor);
+        if (taken != MAP_FAILED)
+            munmap(taken, size);
+    }
+}
+
+/* The library's map of the address space becomes writable by pieces, of a system page with a byte for each
+ * 4 MiB. A block at 4 MiB lies in the slot behind its header's: here the first slot of a piece that nothing was
+ * in before. The process has taken all addresses from 12 MiB above that slot on. */
+static void align_at_the_start_of_a_piece(void *unused)
+{
+    const uintptr_t piece = (uintptr_t)sysconf(_SC_PAGESIZE) * SEGMENT_BYTES;
+    uintptr_t start;
+    void *room = NULL;
+    void *block = NULL;
+    (void)unused;
+
+    /* Not one from the cache: the library's next try is below its last reservation. */
+    (void)shardmm_purge();
+    start = address_of(shardmm_malloc(2 * MIB)) & ~(piece - 1);
+    while (room == NULL && start > 20 * piece) {
+        start -= 5 * piece;
+        room = map_nothing_at(start - SEGMENT_BYTES, RESERVATION_MIN + SEGMENT_BYTES);
+    }
+    if (room == NULL || munmap(room, RESERVATION_MIN) != 0)
+        CHILD_SKIP("no such addresses are free");
+    take_addresses_above(start + RESERVATION_MIN - SEGMENT_BYTES);
+    CHILD_CHECK(shardmm_posix_memalign(&block, SEGMENT_BYTES, 2 * MIB) == 0);
+    if (address_of(block) != start)
+        CHILD_SKIP("the system gives addresses in another order");
+    pattern_fill(block, 2 * MIB, 1);
+    CHILD_CHECK(pattern_holds(block, 2 * MIB, 1));
+    CHILD_CHECK(shardmm_usable_size(block) >= 2 * MIB);
+    shardmm_free(block);
+}
+
+static void a_block_at_4_MiB_may_lie_where_nothing_was_before(void **state)
+{
+    (void)state;
+    if (TEST_SANITIZED)
+        skip();
+    in_child(align_at_the_start_of_a_piece, NULL, 30);
+}
+
 static void nothing_stays_in_use_after_aligned_blocks_are_freed(void **state)
 {
     const struct shardmm_stats before = stats_now();
@@ -320,6 +383,7 @@ int main(void)
         cmocka_unit_test(aligned_alloc_refuses_what_is_no_power_of_two),
         cmocka_unit_test(aligned_alloc_takes_small_alignments_and_any_size),
         cmocka_unit_test(up_to_16_KiB_the_smallest_class_that_is_a_multiple_of_the_alignment_serves),
+        cmocka_unit_test(a_block_at_4_MiB_may_lie_where_nothing_was_before),
         cmocka_unit_test(nothing_stays_in_use_after_aligned_blocks_are_freed),
 #endif
     };

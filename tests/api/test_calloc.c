@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "../common/support.h"
+#include "../common/system_calls.h"
 
 static void dirty(void *block, size_t size)
 {
@@ -320,9 +321,54 @@ static void dirt_does_not_come_back_when_the_kernel_refuses_to_drop_pages(void *
     in_child(lock_and_reuse, NULL, 30);
 }
 
+/* Some systems that run Linux programs take MADV_DONTNEED for a hint: it succeeds, and the contents stay. The
+ * library finds out once in a process, hence a new one. */
+static const char reuse_what_stayed[] = "reuse-what-stayed";
+
+static int run_on_a_system_that_keeps_contents(void)
+{
+    enum { COUNT = 400 };
+    static const size_t sizes[] = {64, 1024, SMALL_MAX, 20000, 500 * KIB, MEDIUM_MAX, 3 * MIB, 20 * MIB};
+    static void *blocks[COUNT];
+
+    for (int round = 0; round < 2; round++) {
+        for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+            const size_t count = sizes[s] > SMALL_MAX ? 4 * MIB / sizes[s] + 2 : COUNT;
+            for (size_t i = 0; i < count; i++) {
+                blocks[i] = shardmm_calloc(1, sizes[s]);
+                CHILD_CHECK(blocks[i] != NULL && bytes_are_zero(blocks[i], sizes[s]));
+                memset(blocks[i], 0x5A, sizes[s]);
+            }
+            /* Large ones shrink first, which returns their tails. */
+            for (size_t i = 0; i < count; i++)
+                shardmm_free(sizes[s] > MEDIUM_MAX ? shardmm_realloc(blocks[i], sizes[s] / 3) : blocks[i]);
+            if (round == 0)
+                (void)shardmm_purge();
+            else
+                shardmm_thread_flush();
+        }
+    }
+    return 0;
+}
+
+static void start_on_a_system_that_keeps_contents(void *unused)
+{
+    (void)unused;
+    system_call_with_answers(SYS_madvise, 2, MADV_DONTNEED, 0);
+    start_again(reuse_what_stayed);
+}
+
+static void dirt_does_not_come_back_when_the_system_keeps_what_it_should_drop(void **state)
+{
+    (void)state;
+    if (TEST_SANITIZED)
+        skip();
+    in_child(start_on_a_system_that_keeps_contents, NULL, 30);
+}
+
 #endif
 
-int main(void)
+int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_blocks_of_each_kind_are_zero),
@@ -340,7 +386,15 @@ int main(void)
 #ifndef SHARDMM_TEST_LIBC
         cmocka_unit_test(dirty_blocks_of_each_kind_come_back_zero_after_the_purge_delay),
         cmocka_unit_test(dirt_does_not_come_back_when_the_kernel_refuses_to_drop_pages),
+        cmocka_unit_test(dirt_does_not_come_back_when_the_system_keeps_what_it_should_drop),
 #endif
     };
+
+#ifndef SHARDMM_TEST_LIBC
+    if (count == 2 && strcmp(arguments[1], reuse_what_stayed) == 0)
+        return run_on_a_system_that_keeps_contents();
+#else
+    (void)count, (void)arguments;
+#endif
     return cmocka_run_group_tests_name("calloc", tests, NULL, NULL);
 }

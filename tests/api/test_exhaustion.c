@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* test_exhaustion.c - requests that cannot be served get NULL and ENOMEM from every call, and nothing breaks:
- * sizes beyond the address space, and a process that runs out of addresses with blocks of each kind. */
+ * sizes beyond the address space, a process that runs out of addresses with blocks of each kind or has as many
+ * mappings as the system allows, and a system that takes nothing back. */
 #include <errno.h>
 #include <sys/resource.h>
 
 #include "../common/support.h"
+#include "../common/system_calls.h"
 
 static void *by_malloc(size_t size)
 {
@@ -106,6 +108,15 @@ static void check_still_works(void)
     }
 }
 
+static void check_child_still_works(void)
+{
+    for (size_t size = 1; size < 8 * MIB; size = size * 5 + 1) {
+        void *const block = filled_block(size, size);
+        CHILD_CHECK(block != NULL && pattern_holds(block, size, size));
+        shardmm_free(block);
+    }
+}
+
 static void check_refused(size_t size)
 {
     for (size_t i = 0; i < COUNT_OF(entry_points); i++) {
@@ -138,19 +149,24 @@ static void sizes_up_to_PTRDIFF_MAX_that_exceed_the_address_space_fail_in_every_
         check_refused(sizes[i]);
 }
 
+static int overcommit_mode(void)
+{
+    int mode = 0;
+    FILE *const file = fopen("/proc/sys/vm/overcommit_memory", "r");
+
+    if (file != NULL) {
+        if (fscanf(file, "%d", &mode) != 1)
+            mode = 0;
+        fclose(file);
+    }
+    return mode;
+}
+
 /* Addresses for these there are, memory not, unless the machine promises what it does not have. */
 static void sizes_beyond_the_memory_of_the_machine_fail_in_every_call(void **state)
 {
-    int overcommit = 0;
-    FILE *const file = fopen("/proc/sys/vm/overcommit_memory", "r");
     (void)state;
-
-    if (file != NULL) {
-        if (fscanf(file, "%d", &overcommit) != 1)
-            overcommit = 0;
-        fclose(file);
-    }
-    if (overcommit == 1 || TEST_SANITIZED)
+    if (overcommit_mode() == 1 || TEST_SANITIZED)
         skip();
     check_refused((size_t)4096 * GIB);
     check_refused((size_t)1 << 45);
@@ -414,16 +430,9 @@ static int run_small(void)
 
 static void start_again_under_a_limit(void *unused)
 {
-    char program[] = "test";
-    char word[sizeof start_small];
-    char *const arguments[] = {program, word, NULL};
     (void)unused;
-
-    memcpy(word, start_small, sizeof word);
     limit_addresses(64 * MIB);
-    execv("/proc/self/exe", arguments);
-    perror("execv");
-    _exit(1);
+    start_again(start_small);
 }
 
 static void a_program_works_with_64_MiB_of_addresses(void **state)
@@ -433,6 +442,86 @@ static void a_program_works_with_64_MiB_of_addresses(void **state)
         skip();
     in_child(start_again_under_a_limit, NULL, 30);
 }
+
+/* ---- More blocks than the system has mappings ---------------------------------------------------- */
+
+/* 65530 mappings is what Linux grants a process. A block that leaves room to grow behind it takes two. */
+static void live_with_many_large_blocks(void *unused)
+{
+    enum { COUNT = 45000 };
+    static unsigned char *blocks[COUNT];
+    (void)unused;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = shardmm_malloc(1100 * KIB);
+        if (blocks[i] == NULL) {
+            fprintf(stderr, "no block after %zu\n", i);
+            _exit(1);
+        }
+        *blocks[i] = (unsigned char)(i * 7);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        CHILD_CHECK(*blocks[i] == (unsigned char)(i * 7));
+        shardmm_free(blocks[i]);
+    }
+    check_child_still_works();
+}
+
+static void a_process_may_have_45000_large_blocks(void **state)
+{
+    (void)state;
+    if (TEST_SANITIZED || overcommit_mode() == 2)
+        skip();
+    in_child(live_with_many_large_blocks, NULL, 60);
+}
+
+#ifndef SHARDMM_TEST_LIBC
+
+/* ---- A system that takes nothing back ------------------------------------------------------------- */
+
+/* A block that could not be released stays for a later try: whoever goes on until all are released goes on for
+ * ever. */
+static void free_without_munmap(void *unused)
+{
+    enum { COUNT = 45 };
+    void *blocks[COUNT];
+    (void)unused;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        const size_t size = 1200 * KIB + i * 100 * KIB;
+        if (i == 5)
+            blocks[i] = shardmm_malloc(200 * MIB); /* too much for the cache */
+        else
+            blocks[i] = i % 10 == 9 ? shardmm_aligned_alloc(SEGMENT_BYTES, size) : shardmm_malloc(size);
+        CHILD_CHECK(blocks[i] != NULL);
+        pattern_fill(blocks[i], 1200 * KIB, i);
+    }
+    system_call_answers(SYS_munmap, ENOMEM);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            CHILD_CHECK(pattern_holds(blocks[i], 1200 * KIB, i));
+            shardmm_free(blocks[i]);
+        }
+        (void)shardmm_purge();
+        shardmm_thread_flush();
+        for (size_t i = 0; i < COUNT; i++) {
+            blocks[i] = shardmm_calloc(1, 1500 * KIB);
+            CHILD_CHECK(blocks[i] != NULL && bytes_are_zero(blocks[i], 1500 * KIB));
+            pattern_fill(blocks[i], 1500 * KIB, i);
+        }
+    }
+    check_child_still_works();
+}
+
+static void freeing_ends_although_the_system_takes_no_addresses_back(void **state)
+{
+    (void)state;
+    if (TEST_SANITIZED)
+        skip();
+    in_child(free_without_munmap, NULL, 20);
+}
+
+#endif
 
 int main(int count, char **arguments)
 {
@@ -449,6 +538,10 @@ int main(int count, char **arguments)
         cmocka_unit_test(running_out_with_all_kinds),
         cmocka_unit_test(a_thread_whose_first_call_finds_no_memory_gets_null_and_goes_on),
         cmocka_unit_test(a_program_works_with_64_MiB_of_addresses),
+        cmocka_unit_test(a_process_may_have_45000_large_blocks),
+#ifndef SHARDMM_TEST_LIBC
+        cmocka_unit_test(freeing_ends_although_the_system_takes_no_addresses_back),
+#endif
     };
 
     if (count == 2 && strcmp(arguments[1], start_small) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_options.c - options by name: their defaults, what can be set, and what the environment sets. */
+/* test_options.c - options by name: their defaults, what can be set, and what the environment and constructors set. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -177,29 +177,82 @@ static int run_with_environment(void)
     return 0;
 }
 
-static void start_again(void *unused)
+static void start_with_environment(void *unused)
 {
-    char program[] = "test";
-    char word[sizeof print_options];
-    char *const arguments[] = {program, word, NULL};
     (void)unused;
-
-    memcpy(word, print_options, sizeof word);
     CHILD_CHECK(setenv("SHARDMM_PURGE_DELAY", "77", 1) == 0);
     CHILD_CHECK(setenv("SHARDMM_RESERVE_PAGES", "5", 1) == 0);
     CHILD_CHECK(setenv("SHARDMM_LARGE_CACHE_BLOCKS", "3", 1) == 0);
     CHILD_CHECK(setenv("SHARDMM_HUGE_PAGES", "2", 1) == 0);
     CHILD_CHECK(setenv("SHARDMM_PREFAULT", "0", 1) == 0);
     CHILD_CHECK(setenv("SHARDMM_RESERVE_ARENAS", "many", 1) == 0);
-    execv("/proc/self/exe", arguments);
-    perror("execv");
-    _exit(1);
+    start_again(print_options);
 }
 
 static void the_environment_sets_options_at_start(void **state)
 {
     (void)state;
-    in_child(start_again, NULL, 30);
+    in_child(start_with_environment, NULL, 30);
+}
+
+/* ---- Before the library is set up ------------------------------------------------------------------ */
+
+static const char check_early_options[] = "check-early-options";
+static const char early_variable[] = "TEST_SETS_OPTIONS_EARLY";
+static int early_errors;
+
+/* Runs before the library's own constructor. The first call of the library is the one that the variable names. */
+__attribute__((constructor)) static void set_options_early(void)
+{
+    const char *const first = getenv(early_variable);
+    int64_t value = -1;
+
+    if (first == NULL)
+        return;
+    if (strcmp(first, "get") == 0)
+        early_errors += shardmm_option_get("large_cache_blocks", &value) != 0 || value != 3;
+    early_errors += shardmm_option_set("purge_delay", 7) != 0;
+    early_errors += shardmm_option_set("reserve_arenas", 2) != 0;
+    early_errors += shardmm_option_get("reserve_pages", &value) != 0 || value != 64;
+}
+
+static int run_with_early_options(void)
+{
+    static const struct {
+        const char *name;
+        int64_t value;
+    } expected[] = {
+        {"purge_delay", 7}, {"reserve_arenas", 2}, {"large_cache_blocks", 3}, {"reserve_pages", 64},
+    };
+
+    CHILD_CHECK(early_errors == 0);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < COUNT_OF(expected); i++) {
+            int64_t value = -1;
+            CHILD_CHECK(shardmm_option_get(expected[i].name, &value) == 0);
+            CHILD_CHECK(value == expected[i].value);
+        }
+        shardmm_free(shardmm_malloc(100));
+    }
+    return 0;
+}
+
+static void start_with_early_options(void *first)
+{
+    CHILD_CHECK(setenv(early_variable, first, 1) == 0);
+    CHILD_CHECK(setenv("SHARDMM_LARGE_CACHE_BLOCKS", "3", 1) == 0);
+    CHILD_CHECK(setenv("SHARDMM_RESERVE_ARENAS", "5", 1) == 0);
+    start_again(check_early_options);
+}
+
+static void what_a_constructor_sets_stays_and_the_environment_is_read_before(void **state)
+{
+    char get[] = "get";
+    char set[] = "set";
+    (void)state;
+
+    in_child(start_with_early_options, get, 30);
+    in_child(start_with_early_options, set, 30);
 }
 
 int main(int count, char **arguments)
@@ -214,9 +267,12 @@ int main(int count, char **arguments)
         cmocka_unit_test(the_cache_of_large_blocks_keeps_to_its_options),
         cmocka_unit_test(every_kind_works_without_prefaulting_and_with_every_use_of_huge_pages),
         cmocka_unit_test(the_environment_sets_options_at_start),
+        cmocka_unit_test(what_a_constructor_sets_stays_and_the_environment_is_read_before),
     };
 
     if (count == 2 && strcmp(arguments[1], print_options) == 0)
         return run_with_environment();
+    if (count == 2 && strcmp(arguments[1], check_early_options) == 0)
+        return run_with_early_options();
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

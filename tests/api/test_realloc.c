@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_realloc.c - contents survive every change of size, and the rules for keeping the address hold at
  * their exact boundaries. */
+#define _GNU_SOURCE /* mremap() */
 #include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "../common/support.h"
 
@@ -442,6 +445,90 @@ static void large_blocks_shrunk_to_half_or_more_stay_in_place(void **state)
     shardmm_free(block);
 }
 
+/* ---- Pages that the system does not move ---------------------------------------------------------- */
+
+/* What a kernel has done to the destination when it refuses: nothing; unmapped it (those before 6.17 do that
+ * before they look at the source); unmapped it, and another thread got the addresses. */
+enum refusal { MOVES, LEAVES, UNMAPS, UNMAPS_AND_GIVES_AWAY };
+
+enum { GIVEN_AWAY = 65536 };
+
+static enum refusal refusal = MOVES;
+static unsigned refused;
+static char *given_away;
+
+/* In the place of the C library's, which the library calls: a filter of system calls could refuse, but not unmap. */
+void *mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
+{
+    va_list rest;
+    void *destination;
+
+    va_start(rest, flags);
+    destination = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void *) : NULL;
+    va_end(rest);
+    if (refusal == MOVES || destination == NULL)
+        return (void *)syscall(SYS_mremap, address, old_size, new_size, flags, destination);
+    refused++;
+    if (refusal >= UNMAPS)
+        munmap(destination, new_size);
+    if (refusal == UNMAPS_AND_GIVES_AWAY) {
+        given_away = mmap(destination, GIVEN_AWAY, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (given_away != MAP_FAILED)
+            memset(given_away, 42, GIVEN_AWAY);
+    }
+    errno = EFAULT;
+    return MAP_FAILED;
+}
+
+static void check_move_refused(enum refusal how)
+{
+    const struct shardmm_stats before = stats_now();
+
+    for (int round = 0; round < 3; round++) {
+        void *block;
+        void *grown;
+
+        (void)shardmm_purge(); /* no block that has room for 80 MiB */
+        block = filled_block(12 * MIB, 3);
+        assert_non_null(block);
+        refused = 0;
+        given_away = NULL;
+        refusal = how;
+        errno = 77;
+        grown = shardmm_realloc(block, 80 * MIB);
+        refusal = MOVES;
+        assert_int_equal(errno, 77);
+        assert_int_equal(refused, 1);
+        assert_non_null(grown);
+        assert_true(pattern_holds(grown, 12 * MIB, 3));
+        pattern_fill_from(grown, 12 * MIB, 80 * MIB, 3);
+        assert_true(pattern_holds(grown, 80 * MIB, 3));
+        if (given_away != NULL) {
+            assert_true(given_away != MAP_FAILED);
+            for (size_t i = 0; i < GIVEN_AWAY; i++)
+                assert_int_equal(given_away[i], 42);
+            munmap(given_away, GIVEN_AWAY);
+        }
+        shardmm_free(grown);
+    }
+    assert_same_in_use(before);
+    assert_int_equal(shardmm_verify(), 0);
+}
+
+static void blocks_whose_pages_cannot_move_are_copied(void **state)
+{
+    (void)state;
+    check_move_refused(LEAVES);
+    check_move_refused(UNMAPS);
+}
+
+static void a_move_that_fails_takes_no_memory_of_others(void **state)
+{
+    (void)state;
+    check_move_refused(UNMAPS_AND_GIVES_AWAY);
+}
+
 static void nothing_stays_in_use_after_resizing_and_freeing(void **state)
 {
     const struct shardmm_stats before = stats_now();
@@ -483,6 +570,8 @@ int main(void)
         cmocka_unit_test(large_blocks_grow_in_place_within_their_reservation),
         cmocka_unit_test(large_blocks_shrunk_below_half_return_the_tail_in_place),
         cmocka_unit_test(large_blocks_shrunk_to_half_or_more_stay_in_place),
+        cmocka_unit_test(blocks_whose_pages_cannot_move_are_copied),
+        cmocka_unit_test(a_move_that_fails_takes_no_memory_of_others),
         cmocka_unit_test(nothing_stays_in_use_after_resizing_and_freeing),
 #endif
     };

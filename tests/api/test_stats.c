@@ -129,6 +129,54 @@ static void blocks_freed_by_another_thread_are_counted(void **state)
     assert_int_equal(stats_now().foreign_frees - before, COUNT_OF(blocks));
 }
 
+enum { LENT = 1024 };
+
+struct lent {
+    void *blocks[LENT];
+    struct shardmm_stats full;     /* while all are in use */
+    struct shardmm_stats in_hand;  /* 8 of as many were taken again */
+    struct shardmm_stats given_up; /* and freed */
+};
+
+/* What a thread freed into the heap of another serves it again. */
+static void *free_and_borrow(void *argument)
+{
+    struct lent *const lent = argument;
+    void *again[8];
+    unsigned errors = 0;
+
+    shardmm_free(shardmm_malloc(64));
+    EXPECT(errors, shardmm_stats_get(&lent->full, sizeof lent->full) == 0);
+    for (size_t i = 0; i < LENT; i++)
+        shardmm_free(lent->blocks[i]);
+    for (size_t i = 0; i < COUNT_OF(again); i++)
+        again[i] = shardmm_malloc(1024);
+    EXPECT(errors, shardmm_stats_get(&lent->in_hand, sizeof lent->in_hand) == 0);
+    for (size_t i = 0; i < COUNT_OF(again); i++)
+        shardmm_free(again[i]);
+    EXPECT(errors, shardmm_stats_get(&lent->given_up, sizeof lent->given_up) == 0);
+    return ERRORS(errors);
+}
+
+static void blocks_that_a_thread_borrows_are_counted_once(void **state)
+{
+    static struct lent lent;
+    (void)state;
+
+    for (int round = 0; round < 3; round++) {
+        const struct shardmm_stats before = stats_now();
+        for (size_t i = 0; i < LENT; i++)
+            assert_non_null(lent.blocks[i] = shardmm_malloc(1024));
+        assert_no_errors(in_thread(free_and_borrow, &lent));
+        assert_int_equal(lent.full.small_blocks, before.small_blocks + LENT);
+        assert_int_equal(lent.in_hand.small_blocks, before.small_blocks + 8);
+        assert_int_equal(lent.in_hand.small_bytes, before.small_bytes + 8 * 1024);
+        assert_int_equal(lent.given_up.small_blocks, before.small_blocks);
+        assert_int_equal(lent.given_up.small_bytes, before.small_bytes);
+        assert_same_in_use(before);
+    }
+}
+
 static void memory_taken_and_given_back_is_counted(void **state)
 {
     struct shardmm_stats before;
@@ -474,6 +522,7 @@ int main(void)
         cmocka_unit_test(blocks_in_use_are_counted_by_kind_and_usable_size),
         cmocka_unit_test(resizing_moves_the_bytes_in_use),
         cmocka_unit_test(blocks_freed_by_another_thread_are_counted),
+        cmocka_unit_test(blocks_that_a_thread_borrows_are_counted_once),
         cmocka_unit_test(memory_taken_and_given_back_is_counted),
         cmocka_unit_test(free_memory_that_is_kept_is_counted),
         cmocka_unit_test(failures_are_counted),

@@ -495,6 +495,106 @@ static void a_producer_reuses_what_a_consumer_freed(void **state)
     assert_true(stats_now().committed < committed + 4 * MIB);
 }
 
+/* ---- A thread that takes again what it freed, and gives it back ------------------------------------- */
+
+enum { LENT_MAX = 8192 };
+
+static struct {
+    size_t size;
+    size_t count;
+    void *blocks[LENT_MAX];
+    void *taken[PAGE_BYTES / 16];
+    size_t freed_count;
+    size_t taken_count;
+    uintptr_t page; /* the one that all this is about, full at first */
+} lending;
+
+static pthread_barrier_t lent;
+
+static bool in_lending_page(const void *block)
+{
+    return block != NULL && address_of(block) / PAGE_BYTES == lending.page;
+}
+
+/* Frees a part of the page, and takes as many blocks, which are then those. */
+static void *free_and_take_again(void *unused)
+{
+    size_t borrowed = 0;
+    unsigned errors = 0;
+    (void)unused;
+
+    shardmm_free(shardmm_malloc(1)); /* has a heap now */
+    for (size_t i = 0, left = lending.freed_count; i < lending.count && left != 0; i++) {
+        if (!in_lending_page(lending.blocks[i]))
+            continue;
+        shardmm_free(lending.blocks[i]);
+        lending.blocks[i] = NULL;
+        left--;
+    }
+    for (size_t i = 0; i < lending.freed_count; i++) {
+        lending.taken[i] = filled_block(lending.size, i);
+        borrowed += in_lending_page(lending.taken[i]);
+    }
+    lending.taken_count = lending.freed_count;
+    EXPECT(errors, borrowed == lending.freed_count);
+    pthread_barrier_wait(&lent);
+    pthread_barrier_wait(&lent);
+    return ERRORS(errors);
+}
+
+/* All of `part` in a hundred of a page. The owner frees what the other thread took and the rest of the page,
+ * which is empty then, but still awaited in the list of those that others freed into. */
+static void check_lending(size_t size, unsigned part)
+{
+    const size_t items = PAGE_BYTES / size;
+    pthread_t borrower;
+    void *result;
+
+    lending.size = size;
+    lending.count = items * 8;
+    lending.freed_count = items * part / 100;
+    for (size_t i = 0; i < lending.count; i++)
+        assert_non_null(lending.blocks[i] = shardmm_malloc(size));
+    lending.page = address_of(lending.blocks[lending.count / 2]) / PAGE_BYTES;
+    assert_int_equal(pthread_barrier_init(&lent, NULL, 2), 0);
+    borrower = thread_start(free_and_take_again, NULL);
+    pthread_barrier_wait(&lent);
+    for (size_t i = 0; i < lending.taken_count; i++) {
+        assert_true(pattern_holds(lending.taken[i], size, i));
+        shardmm_free(lending.taken[i]);
+    }
+    for (size_t i = 0; i < lending.count; i++) {
+        if (in_lending_page(lending.blocks[i])) {
+            shardmm_free(lending.blocks[i]);
+            lending.blocks[i] = NULL;
+        }
+    }
+    assert_int_equal(shardmm_verify(), 0);
+    pthread_barrier_wait(&lent);
+    result = thread_end(borrower);
+    pthread_barrier_destroy(&lent);
+    assert_no_errors(result);
+    for (size_t i = 0; i < lending.count; i++)
+        shardmm_free(lending.blocks[i]);
+    shardmm_thread_flush();
+    assert_int_equal(shardmm_verify(), 0);
+}
+
+static void an_owner_frees_what_was_lent_from_its_page(void **state)
+{
+    const struct shardmm_stats before = stats_now();
+    (void)state;
+
+    for (int round = 0; round < 3; round++) {
+        check_lending(SMALL_MAX, 100);
+        check_lending(SMALL_MAX, 50);
+        check_lending(1024, 60);
+        check_lending(1024, 100);
+        check_lending(64, 100);
+    }
+    assert_same_in_use(before);
+}
+
 static void the_structures_hold_after_all_this(void **state)
 {
     (void)state;
@@ -517,6 +617,7 @@ int main(void)
         cmocka_unit_test(memory_of_a_waiting_heap_serves_its_next_owner),
         cmocka_unit_test(nothing_stays_in_use_after_threads_ended),
         cmocka_unit_test(a_producer_reuses_what_a_consumer_freed),
+        cmocka_unit_test(an_owner_frees_what_was_lent_from_its_page),
         cmocka_unit_test(the_structures_hold_after_all_this),
 #endif
     };

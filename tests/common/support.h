@@ -3,7 +3,7 @@
  * the clock and the resident set.
  *
  * cmocka's checks leave a test by a jump and work in the thread of the test alone. A thread returns what it
- * found; a child process ends with CHILD_CHECK().
+ * found; a child process ends with CHILD_CHECK(), or with CHILD_SKIP() where the machine does not let it begin.
  */
 #ifndef SMM_TESTS_SUPPORT_H
 #define SMM_TESTS_SUPPORT_H
@@ -58,6 +58,15 @@
             fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                     \
             _exit(1);                                                                                   \
         }                                                                                               \
+    } while (0)
+
+/* in_child() then skips the test. */
+enum { CHILD_SKIPS = 77 };
+
+#define CHILD_SKIP(reason)                                                                              \
+    do {                                                                                                \
+        fprintf(stderr, "%s:%d: skipped: %s\n", __FILE__, __LINE__, reason);                            \
+        _exit(CHILD_SKIPS);                                                                             \
     } while (0)
 
 /* The address as a number that the compiler knows nothing about: it may take two results of a malloc-like
@@ -168,8 +177,24 @@ static inline void in_child(void (*run)(void *), void *argument, unsigned second
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_SKIPS)
+        skip();
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("the child ended with status 0x%x", (unsigned)status);
+}
+
+/* In a child process: starts this program anew, for what a library does once in a process. main() looks for the
+ * word. */
+static inline void start_again(const char *word)
+{
+    char program[] = "test";
+    char argument[64];
+    char *const arguments[] = {program, argument, NULL};
+
+    snprintf(argument, sizeof argument, "%s", word);
+    execv("/proc/self/exe", arguments);
+    perror("execv");
+    _exit(1);
 }
 
 #ifndef SHARDMM_TEST_LIBC

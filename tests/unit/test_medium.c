@@ -608,6 +608,31 @@ static void purging_returns_what_lies_above_the_last_block(void **state)
     assert_int_equal(usable(first), smm_medium_good_size(100000));
 }
 
+/* Free memory beside live blocks has no time: it goes at the fourth visit that finds it. */
+static void aging_returns_what_lies_above_the_last_block_and_between_blocks(void **state)
+{
+    enum { VISITS = 3 };
+
+    (void)state;
+    char *const first = alloc(100000);
+    char *const between = alloc(500000);
+    char *const last = alloc(100000);
+    char *const above = alloc(600000);
+    memset(between, 1, usable(between));
+    memset(above, 1, usable(above));
+    release(above);
+    for (unsigned i = 0; i < VISITS; i++)
+        assert_int_equal(smm_medium_age(&heap), 0);
+    assert_in_range(smm_medium_age(&heap), 600000 - 2 * SMM_PAGE_SIZE, 600000 + SMM_PAGE_SIZE);
+    release(between);
+    for (unsigned i = 0; i < VISITS; i++)
+        assert_int_equal(smm_medium_age(&heap), 0);
+    assert_in_range(smm_medium_age(&heap), 500000 - 2 * SMM_PAGE_SIZE, 500000);
+    assert_int_equal(smm_medium_age(&heap), 0);
+    assert_int_equal(usable(first), smm_medium_good_size(100000));
+    assert_int_equal(usable(last), smm_medium_good_size(100000));
+}
+
 static void trimming_returns_empty_arenas_that_have_aged(void **state)
 {
     (void)state;
@@ -724,6 +749,7 @@ int main(void)
         medium_test(purging_returns_empty_arenas),
         medium_test(purging_returns_the_inside_of_free_chunks),
         medium_test(purging_returns_what_lies_above_the_last_block),
+        medium_test(aging_returns_what_lies_above_the_last_block_and_between_blocks),
         medium_test(trimming_returns_empty_arenas_that_have_aged),
         medium_test(free_bytes_are_what_is_not_live),
         medium_test(random_operations_keep_every_invariant),

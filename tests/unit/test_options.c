@@ -74,6 +74,7 @@ static int print_options(void)
 struct run {
     char out[4096];
     char err[4096];
+    bool greeted;
 };
 
 static void read_all(int file, char *text, size_t room)
@@ -89,6 +90,17 @@ static void read_all(int file, char *text, size_t room)
 }
 
 /* Runs this program with just these entries in its environment. */
+/* What VERBOSE says at start comes after what the environment is blamed for; it has a test of its own. */
+static bool cut_greeting(char *text)
+{
+    char *const greeting = strstr(text, "shardmm: version ");
+
+    if (greeting == NULL)
+        return false;
+    *greeting = 0;
+    return true;
+}
+
 static void run_with(struct run *run, char *const *environment)
 {
     static char mode[] = "--print";
@@ -116,6 +128,7 @@ static void run_with(struct run *run, char *const *environment)
     read_all(err[0], run->err, sizeof run->err);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+    run->greeted = cut_greeting(run->err);
 }
 
 static int64_t value_of(const struct run *run, const char *name)
@@ -227,6 +240,20 @@ static void options_reach_the_modules_that_use_them(void **state)
     run_with(&run, environment);
     assert_string_equal(run.err, "");
     assert_text_in(run.out, "settings=10 11 12 13 14 15 16 0 0 0 0 20 0 21 0\n");
+}
+
+static void verbose_says_at_start_that_the_library_is_there(void **state)
+{
+    static char verbose[] = "SHARDMM_VERBOSE=1";
+    char *const loud[] = {verbose, NULL};
+    char *const silent[] = {NULL};
+    struct run run;
+
+    (void)state;
+    run_with(&run, loud);
+    assert_true(run.greeted);
+    run_with(&run, silent);
+    assert_false(run.greeted);
 }
 
 static void suffixes_are_powers_of_1024(void **state)
@@ -403,6 +430,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(without_variables_all_have_their_defaults),
         cmocka_unit_test(each_variable_sets_its_option_within_its_range),
         cmocka_unit_test(options_reach_the_modules_that_use_them),
+        cmocka_unit_test(verbose_says_at_start_that_the_library_is_there),
         cmocka_unit_test(suffixes_are_powers_of_1024),
         cmocka_unit_test(words_name_their_values),
         cmocka_unit_test(words_of_other_options_are_refused),

@@ -305,6 +305,43 @@ static void a_page_empties_although_its_lent_items_come_back_by_its_owner(void *
     assert_int_equal(smm_load_relaxed(&mine->pool.dirty_count), 2);
 }
 
+/* P4: the page that was alone is kept until it gets company; but not given up while it is queued, or the drain
+ * would find it in another use. */
+static void a_kept_page_whose_lent_items_came_back_waits_for_the_drain(void **state)
+{
+    char *full[PAGE_ITEMS];
+    char *items[2];
+
+    (void)state;
+    for (unsigned i = 0; i < PAGE_ITEMS; i++)
+        full[i] = alloc(mine, CLASS_MAX);
+    char *const only = alloc(mine, CLASS_MAX);
+    struct smm_page *const page = smm_page_of(only);
+    release(mine, only);
+    assert_ptr_equal(first_page(mine, CLASS_MAX), page);
+    assert_true(smm_load_relaxed(&page->kept));
+    for (unsigned i = 0; i < COUNT_OF(items); i++) {
+        items[i] = alloc(mine, CLASS_MAX);
+        assert_ptr_equal(smm_page_of(items[i]), page);
+    }
+    for (unsigned i = 0; i < COUNT_OF(items); i++)
+        release(other, items[i]);
+    for (unsigned i = COUNT_OF(items); i-- > 0;)
+        assert_ptr_equal(alloc(other, CLASS_MAX), items[i]);
+    for (unsigned i = 0; i < COUNT_OF(items); i++)
+        release(mine, items[i]);
+    assert_int_equal(smm_page_used(page), 0);
+    assert_int_not_equal(smm_load_relaxed(&page->foreign), 0);
+    release(mine, full[0]); /* company */
+    assert_false(in_pool(page));
+    (void)smm_small_drain(mine);
+    assert_true(in_pool(page));
+    assert_int_equal(smm_load_relaxed(&page->foreign), 0);
+    assert_null(smm_load_relaxed(&mine->notified));
+    for (unsigned i = 1; i < PAGE_ITEMS; i++)
+        release(mine, full[i]);
+}
+
 static void nothing_is_borrowed_from_a_page_that_serves_another_class(void **state)
 {
     char *items[PAGE_ITEMS];
@@ -495,6 +532,7 @@ int main(void)
         small_test(a_thread_borrows_what_it_freed_into_another_heap),
         small_test(borrowed_items_run_out_and_own_pages_follow),
         small_test(a_page_empties_although_its_lent_items_come_back_by_its_owner),
+        small_test(a_kept_page_whose_lent_items_came_back_waits_for_the_drain),
         small_test(nothing_is_borrowed_from_a_page_that_serves_another_class),
         small_test(memory_of_a_dead_page_goes_back_without_its_owner),
         small_test(without_force_a_page_must_be_dead_at_two_visits),
