@@ -293,7 +293,8 @@ static void up_to_16_KiB_the_smallest_class_that_is_a_multiple_of_the_alignment_
 static char *map_nothing_at(uintptr_t address, size_t size)
 {
     void *const wish = (void *)address;
-    void *const got = mmap(wish, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    void *const got = mmap(wish, size, PROT_NONE, flags, -1, 0);
 
     if (got != MAP_FAILED && got != wish)
         munmap(got, size);
