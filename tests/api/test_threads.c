@@ -183,7 +183,7 @@ static void run_late(void *value)
     EXPECT(errors, late->left != NULL && pattern_holds(late->left, 200, late->rounds));
     shardmm_free(late->left);
     errors += use_every_kind(late->rounds);
-    if (++late->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    if (++late->rounds < DESTRUCTOR_ROUNDS) {
         late->left = filled_block(200, late->rounds);
         EXPECT(errors, late->left != NULL);
         EXPECT(errors, pthread_setspecific(late->key, late) == 0);
@@ -236,7 +236,7 @@ static void destructors_of_all_rounds_may_allocate_and_free(void **state)
     for (int i = 0; i < THREADS; i++)
         assert_no_errors(in_thread(start_late, NULL));
     assert_int_equal(late_errors, 0);
-    assert_int_equal(late_rounds, THREADS * 2 * PTHREAD_DESTRUCTOR_ITERATIONS);
+    assert_int_equal(late_rounds, THREADS * 2 * DESTRUCTOR_ROUNDS);
 }
 
 static void *a_short_life(void *argument)

@@ -41,6 +41,19 @@
 #define TEST_SANITIZED 0
 #endif
 
+/* The rounds of destructors of thread-specific data in which a test may do something. The thread sanitizer takes
+ * its own state of the thread away in the last one, and dies of what is done after that. */
+#if defined(__SANITIZE_THREAD__)
+#define DESTRUCTOR_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DESTRUCTOR_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#endif
+#endif
+#ifndef DESTRUCTOR_ROUNDS
+#define DESTRUCTOR_ROUNDS PTHREAD_DESTRUCTOR_ITERATIONS
+#endif
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A thread counts what goes wrong in it. */
