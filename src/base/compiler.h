@@ -17,7 +17,6 @@
 #define SMM_NOINLINE __attribute__((noinline))
 #define SMM_COLD __attribute__((noinline, cold))
 #define SMM_NORETURN __attribute__((noreturn))
-#define SMM_PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
 #define SMM_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define SMM_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
 

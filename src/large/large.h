@@ -21,7 +21,7 @@
 #include "base/geometry.h"
 #include "platform/report.h"
 
-struct smm_large {
+struct SMM_ALIGNED(SMM_CACHE_LINE) smm_large {
     _Atomic(uint64_t) mark;
     char *block;
     size_t usable;
@@ -29,7 +29,6 @@ struct smm_large {
     size_t writable;
     size_t dirty;
     uint64_t free_since; /* while in the cache: smm_os_now() */
-    uint64_t unused;
 };
 
 _Static_assert(sizeof(struct smm_large) == SMM_CACHE_LINE, "blocks follow on a cache line");

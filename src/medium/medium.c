@@ -605,6 +605,20 @@ static size_t top_age(struct smm_medium *medium)
     return touched_lower(arena, arena->top + sizeof(struct smm_chunk));
 }
 
+typedef size_t chunk_visit(struct smm_medium *medium, struct smm_chunk *chunk);
+
+/* Visits the free chunks of the bins from `level` upwards. Returns the sum of what the visits return. */
+static size_t index_visit(struct smm_medium *medium, unsigned level, chunk_visit *visit)
+{
+    size_t returned = 0;
+
+    for (; level < SMM_TLSF_LEVELS; level++)
+        for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
+            for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
+                returned += visit(medium, chunk);
+    return returned;
+}
+
 size_t smm_medium_age(struct smm_medium *medium)
 {
     size_t returned = 0;
@@ -614,10 +628,7 @@ size_t smm_medium_age(struct smm_medium *medium)
     drain(medium);
     returned += top_age(medium);
     /* Smaller chunks are not worth the call. */
-    for (unsigned level = smm_bit_high(STEP) - SMM_TLSF_FIRST; level < SMM_TLSF_LEVELS; level++)
-        for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
-            for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
-                returned += chunk_age(medium, chunk);
+    returned += index_visit(medium, smm_bit_high(STEP) - SMM_TLSF_FIRST, chunk_age);
     smm_lock_release(&medium->lock);
     return returned;
 }
@@ -626,17 +637,12 @@ size_t smm_medium_purge(struct smm_medium *medium)
 {
     size_t returned = 0;
 
-    smm_lock_acquire(&medium->lock);
-    drain(medium);
-    smm_lock_release(&medium->lock);
+    smm_medium_drain(medium);
     returned += smm_medium_trim(medium, 0, 0, 0);
     smm_lock_acquire(&medium->lock);
     if (medium->carving != NULL)
         returned += touched_lower(medium->carving, medium->carving->top + sizeof(struct smm_chunk));
-    for (unsigned level = 0; level < SMM_TLSF_LEVELS; level++)
-        for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
-            for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
-                returned += chunk_purge(medium, chunk);
+    returned += index_visit(medium, 0, chunk_purge);
     smm_lock_release(&medium->lock);
     return returned;
 }
