@@ -5,8 +5,8 @@
  *
  *     malloc   size <= 2 KiB -> heap->direct[] -> page->free -> pop           -.
  *              size <= 16 KiB -> class table -> classes[] -> page->free -> pop  +-> smm_malloc_slow
- *     free     segment map -> small -> owner is this heap -> push -> used > 0  -+-> smm_free_slow
- *     realloc  small, new size within the class and at least a quarter of it   -+-> smm_realloc_slow
+ *     free     segment is known as this heap's -> push -> used > 0             -+-> smm_free_slow
+ *     realloc  the same, new size within the class and at least a quarter of it -> smm_realloc_slow
  *     calloc   as malloc, then clear what is not known to be zero              -'-> smm_calloc_slow
  */
 #ifndef SMM_ENTRY_FAST_H
@@ -70,19 +70,16 @@ SMM_INLINE void *smm_calloc(size_t count, size_t size)
 /* `call` is a constant: the name that a report gives. */
 SMM_INLINE void smm_free_as(void *block, const char *call)
 {
-    struct smm_heap *const heap = smm_heap_self;
-
-    if (SMM_LIKELY(smm_kind_of(block) == SMM_KIND_SMALL) && SMM_LIKELY(smm_segment_of(block)->owner == &heap->small)) {
-        struct smm_page *const page = smm_page_of(block);
-#if SMM_CHECKS >= 1
-        smm_free_check(block, call);
-#endif
-        if (SMM_LIKELY(smm_page_push(page, block) > 0))
-            return;
-        smm_free_rare(page, block, call);
+    if (SMM_UNLIKELY(!smm_small_knows(&smm_heap_self->small, block))) {
+        smm_free_slow(block, call);
         return;
     }
-    smm_free_slow(block, call);
+    struct smm_page *const page = smm_page_of(block);
+#if SMM_CHECKS >= 1
+    smm_free_check(block, call);
+#endif
+    if (SMM_UNLIKELY(smm_page_push(page, block) <= 0))
+        smm_free_rare(page, block, call);
 }
 
 SMM_INLINE void smm_free(void *block)
@@ -92,12 +89,8 @@ SMM_INLINE void smm_free(void *block)
 
 SMM_INLINE void *smm_realloc(void *block, size_t size)
 {
-    if (SMM_LIKELY(smm_kind_of(block) == SMM_KIND_SMALL)) {
-        const size_t item_size = smm_page_of(block)->item_size;
-        /* The lower bound is above 0, so a size of 0 never stays. */
-        if (SMM_LIKELY(size <= item_size && size >= item_size / 4))
-            return block;
-    }
+    if (SMM_LIKELY(smm_small_knows(&smm_heap_self->small, block)) && SMM_LIKELY(smm_page_fits(smm_page_of(block), size)))
+        return block;
     return smm_realloc_slow(block, size);
 }
 

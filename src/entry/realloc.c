@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* realloc.c - resizing what does not stay where it is by the fast path.
  *
- *     small    in place within the class and not below a quarter of it
+ *     small    in place within the class and not below a quarter of it, whoever owns it
  *     medium   in place when it shrinks, and when it grows into free memory behind it
  *     large    in place within its reservation, else by moving pages
  *     else     a new block, a copy, and the old one freed
@@ -79,12 +79,11 @@ void *smm_realloc_slow(void *block, size_t size)
     }
     if (size > PTRDIFF_MAX)
         return smm_malloc(size);
-    if (kind != SMM_KIND_SMALL) {
+    if (kind == SMM_KIND_SMALL)
+        result = smm_page_fits(smm_page_of(block), size) ? block : NULL;
+    else
         result = resize(block, before, size, kind);
-        if (result != NULL)
-            return result;
-    }
-    return move(block, before, size);
+    return result != NULL ? result : move(block, before, size);
 }
 
 void *smm_reallocarray(void *block, size_t count, size_t size)

@@ -176,9 +176,8 @@ static enum smm_fault small_check(const void *block)
     return SMM_FAULT_NONE;
 }
 
-static enum smm_fault small_free_foreign(void *block)
+static enum smm_fault small_free_foreign(struct smm_heap *mine, void *block)
 {
-    struct smm_heap *const mine = smm_heap_mine();
     enum smm_fault fault = SMM_FAULT_NONE;
 
     if (((uintptr_t)block & (SMM_BLOCK_ALIGN - 1)) != 0 || smm_page_index(smm_page_of(block)) == 0)
@@ -198,7 +197,13 @@ void smm_free_slow(void *block, const char *call)
 
     switch (kind) {
     case SMM_KIND_SMALL:
-        fault = small_free_foreign(block);
+        if (mine != NULL && smm_segment_of(block)->owner == &mine->small) {
+            /* It was forgotten for another one, and is known again. */
+            smm_small_learn(&mine->small, block);
+            smm_free_as(block, call);
+            return;
+        }
+        fault = small_free_foreign(mine, block);
         break;
     case SMM_KIND_MEDIUM:
         fault = smm_medium_free(mine != NULL ? &mine->medium : NULL, block);

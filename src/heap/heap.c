@@ -13,7 +13,8 @@
 #define NO_PAGES                                                                                          \
     {                                                                                                     \
         .small = {.direct = {[0 ... SMM_DIRECT_COUNT - 1] = SMM_EMPTY_PAGE},                              \
-                  .classes = {[0 ... SMM_CLASS_COUNT - 1] = {SMM_EMPTY_PAGE, SMM_EMPTY_PAGE}}}            \
+                  .classes = {[0 ... SMM_CLASS_COUNT - 1] = {SMM_EMPTY_PAGE, SMM_EMPTY_PAGE}},            \
+                  .own = {SMM_OWN_NONE}}                                                                  \
     }
 struct smm_heap smm_empty_heap = NO_PAGES;
 struct smm_heap smm_ended_heap = NO_PAGES;

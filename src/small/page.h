@@ -74,6 +74,7 @@ struct smm_segment {
             struct smm_segment *older; /* the heap's segment before this one */
             uint32_t no_items;         /* 0, where a page counts its used items: a free of an address in
                                           page 0 is seen as one too many */
+            uint16_t no_size;          /* 0, where a page has the size of its items */
             bool huge;                 /* advised for huge pages */
             /* Line 2: under the lock of the owner's pool; see page_pool.h. Bit i stands for page i. */
             SMM_ALIGNED(SMM_CACHE_LINE) uint64_t dirty; /* free, with memory */
@@ -87,6 +88,7 @@ struct smm_segment {
 
 _Static_assert(sizeof(struct smm_segment) <= SMM_PAGE_SIZE, "descriptors fit into page 0");
 _Static_assert(offsetof(struct smm_segment, no_items) == offsetof(struct smm_page, used), "see no_items");
+_Static_assert(offsetof(struct smm_segment, no_size) == offsetof(struct smm_page, item_size), "see no_size");
 _Static_assert(offsetof(struct smm_segment, clean_prev) < sizeof(struct smm_page), "the header is descriptor 0");
 
 SMM_INLINE struct smm_segment *smm_segment_of(const void *address)
@@ -144,6 +146,15 @@ SMM_INLINE int32_t smm_page_push(struct smm_page *page, void *block)
     page->local_free = item;
     smm_store_relaxed(&page->used, used);
     return used;
+}
+
+/* Whether a block of the page that is resized to `size` stays: not when it would waste more than three quarters.
+ * The lower bound is above 0, so a size of 0 never stays. Where the size of items is 0, so that nothing is a block,
+ * it wraps, and no size does. */
+SMM_INLINE bool smm_page_fits(const struct smm_page *page, size_t size)
+{
+    const size_t item_size = page->item_size;
+    return size <= item_size && size > item_size / 4 - 1;
 }
 
 /* Makes a free page serve a class. `fresh`: its memory reads as zero. */

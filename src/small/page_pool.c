@@ -93,6 +93,7 @@ static bool segment_add(struct smm_page_pool *pool, struct smm_small *owner)
     segment->huge = huge;
     smm_account_commit(smm_align_up(sizeof *segment, SMM_OS_PAGE_MIN));
     smm_segment_map_set(segment, SMM_KIND_SMALL);
+    smm_small_learn(owner, segment);
     /* release: pairs with the acquire of walkers, which read the header */
     smm_store_release(&pool->segments, segment);
     pool->segment_count++;

@@ -19,6 +19,7 @@ void smm_small_init(struct smm_small *small)
         small->direct[i] = SMM_EMPTY_PAGE;
     for (unsigned i = 0; i < SMM_CLASS_COUNT; i++)
         small->classes[i].first = small->classes[i].last = SMM_EMPTY_PAGE;
+    small->own[0] = SMM_OWN_NONE;
 }
 
 /* ---- The lists of classes ---- */

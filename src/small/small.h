@@ -37,11 +37,14 @@ struct smm_class_list {
     struct smm_page *last;
 };
 
-enum { SMM_LENDERS = 2 };
+enum { SMM_LENDERS = 2, SMM_OWN_COUNT = 256 };
 
 struct smm_small {
     struct smm_page *direct[SMM_DIRECT_COUNT];
     struct smm_class_list classes[SMM_CLASS_COUNT];
+    /* Slots of segments of this heap, each at its low 8 bits; of two with the same, the one used last. A segment
+     * never changes its owner, so an entry is never wrong. An entry without one holds what is no slot there. */
+    size_t own[SMM_OWN_COUNT];
     /* Pages of other heaps that this heap's thread freed into last, by class: where it may borrow. */
     struct smm_page *lenders[SMM_CLASS_COUNT][SMM_LENDERS];
     struct smm_page *unused_stand_ins;      /* linked by `next` */
@@ -53,6 +56,23 @@ struct smm_small {
 
     struct smm_page_pool pool;
 };
+
+/* In place of a slot, in the one entry where 0 would be one: that of address 0. */
+#define SMM_OWN_NONE SIZE_MAX
+
+/* Whether the segment that an address lies in is known to be this heap's. False is no proof of the contrary. The
+ * address may be any: nothing is read there. */
+SMM_INLINE bool smm_small_knows(const struct smm_small *small, const void *address)
+{
+    const size_t slot = smm_slot_of(address);
+    return small->own[slot % SMM_OWN_COUNT] == slot;
+}
+
+SMM_INLINE void smm_small_learn(struct smm_small *small, const void *address)
+{
+    const size_t slot = smm_slot_of(address);
+    small->own[slot % SMM_OWN_COUNT] = slot;
+}
 
 /* Foreign frees by threads that have no heap. */
 extern _Atomic(uint64_t) smm_small_homeless_frees;
