@@ -14,6 +14,8 @@
 #include "entry/posix.h"
 #include "heap/collect.h"
 
+/* The fast paths in C, unless asm/ brings these names. */
+#if !SMM_ASM
 void *shardmm_malloc(size_t size)
 {
     return smm_malloc(size);
@@ -29,11 +31,6 @@ void *shardmm_realloc(void *block, size_t size)
     return smm_realloc(block, size);
 }
 
-void *shardmm_reallocarray(void *block, size_t count, size_t size)
-{
-    return smm_reallocarray(block, count, size);
-}
-
 void shardmm_free(void *block)
 {
     smm_free(block);
@@ -47,6 +44,12 @@ void shardmm_free_sized(void *block, size_t size)
 void shardmm_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
     smm_free_aligned_sized(block, alignment, size);
+}
+#endif
+
+void *shardmm_reallocarray(void *block, size_t count, size_t size)
+{
+    return smm_reallocarray(block, count, size);
 }
 
 void *shardmm_aligned_alloc(size_t alignment, size_t size)

@@ -29,6 +29,13 @@ EXPORT void *__libc_memalign(size_t alignment, size_t size);
 EXPORT void *__libc_valloc(size_t size);
 EXPORT void *__libc_pvalloc(size_t size);
 
+/* ---- The fast paths in C, unless asm/ brings these names ---- */
+
+#if SMM_ASM
+/* fast.asm names it, so that whoever takes one of the names from an archive takes all of them. */
+extern const char smm_override_rest;
+const char smm_override_rest = 0;
+#else
 EXPORT void *malloc(size_t size)
 {
     return smm_malloc(size);
@@ -42,11 +49,6 @@ EXPORT void *calloc(size_t count, size_t size)
 EXPORT void *realloc(void *block, size_t size)
 {
     return smm_realloc(block, size);
-}
-
-EXPORT void *reallocarray(void *block, size_t count, size_t size)
-{
-    return smm_reallocarray(block, count, size);
 }
 
 EXPORT void free(void *block)
@@ -67,6 +69,34 @@ void free_aligned_sized(void *block, size_t alignment, size_t size)
 void cfree(void *block)
 {
     smm_free(block);
+}
+
+void *__libc_malloc(size_t size)
+{
+    return smm_malloc(size);
+}
+
+void *__libc_calloc(size_t count, size_t size)
+{
+    return smm_calloc(count, size);
+}
+
+void *__libc_realloc(void *block, size_t size)
+{
+    return smm_realloc(block, size);
+}
+
+void __libc_free(void *block)
+{
+    smm_free(block);
+}
+#endif
+
+/* ---- The rest ---- */
+
+EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    return smm_reallocarray(block, count, size);
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
@@ -104,26 +134,6 @@ EXPORT size_t malloc_usable_size(void *block)
 }
 
 /* ---- Names by which some programs reach past an override ---- */
-
-void *__libc_malloc(size_t size)
-{
-    return smm_malloc(size);
-}
-
-void *__libc_calloc(size_t count, size_t size)
-{
-    return smm_calloc(count, size);
-}
-
-void *__libc_realloc(void *block, size_t size)
-{
-    return smm_realloc(block, size);
-}
-
-void __libc_free(void *block)
-{
-    smm_free(block);
-}
 
 void *__libc_memalign(size_t alignment, size_t size)
 {

@@ -70,8 +70,9 @@ DECLARE(void *, smm_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow
     return smm_new_aligned_nothrow_slow(alignment, size);
 }
 
-/* ---- delete ---- */
+/* ---- delete, unless asm/ brings these names ---- */
 
+#if !SMM_ASM
 DECLARE(void, smm_delete, "_ZdlPv", void *block)
 {
     smm_free_as(block, "delete");
@@ -141,3 +142,4 @@ DECLARE(void, smm_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *bl
 {
     smm_free_sized_as(block, alignment, size, "delete");
 }
+#endif

@@ -18,7 +18,6 @@
 #define SMM_COLD __attribute__((noinline, cold))
 #define SMM_NORETURN __attribute__((noreturn))
 #define SMM_ALIGNED(bytes) __attribute__((aligned(bytes)))
-#define SMM_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
 
 /* One cache line of the targets; a struct's parts that different threads write lie on different ones. */
 #define SMM_CACHE_LINE 64

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "entry/slow.h"
 #include "heap/heap.h"
 #include "segment/segment_map.h"
@@ -41,7 +42,7 @@ SMM_INLINE void *smm_malloc(size_t size)
     return smm_malloc_or(size, smm_malloc_slow);
 }
 
-/* A small block that is known to be zero but for its link, or cleared here. */
+/* A small block that is known to be zero but for its link, or cleared here: whole units of 16 bytes, as items are. */
 SMM_INLINE void *smm_page_pop_zero(struct smm_page *page, size_t size)
 {
     const bool zero = page->free_is_zero;
@@ -50,7 +51,7 @@ SMM_INLINE void *smm_page_pop_zero(struct smm_page *page, size_t size)
     if (zero)
         item->link = NULL;
     else
-        memset(item, 0, size);
+        memset(item, 0, smm_align_up(size, SMM_BLOCK_ALIGN));
     return item;
 }
 

@@ -20,7 +20,9 @@ struct smm_heap smm_empty_heap = NO_PAGES;
 struct smm_heap smm_ended_heap = NO_PAGES;
 #pragma GCC diagnostic pop
 
+#if !SMM_ASM /* else it is in fast.asm */
 _Thread_local struct smm_heap *smm_heap_self = &smm_empty_heap;
+#endif
 
 struct smm_lock smm_collect_lock;
 struct smm_lock smm_shared_heap_lock;

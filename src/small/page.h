@@ -126,12 +126,9 @@ SMM_INLINE uint32_t smm_page_used(const struct smm_page *page)
 SMM_INLINE void *smm_page_pop(struct smm_page *page)
 {
     struct smm_item *const item = page->free;
-    struct smm_item *const next = item->link;
 
-    page->free = next;
+    page->free = item->link;
     smm_own_add(&page->used, 1);
-    /* The next allocation reads its link, and the program then writes into it. */
-    SMM_PREFETCH_WRITE(next);
     return item;
 }
 

@@ -4,11 +4,18 @@
  *     calls SCENARIO COUNT
  *
  * Each scenario first brings its page into a state in which COUNT calls find an item at hand, then makes them.
- * Run with N and with 2 N, the difference is N calls, whatever else the process does. */
+ * Run with N and with 2 N, the difference is N calls, whatever else the process does. With C_TWINS the calls are those
+ * of the C twins, else the library's own. */
 #include <stdlib.h>
 #include <string.h>
 
+#if C_TWINS
+#include "c_twins.h"
+#define CALL(name) smm_twin_##name
+#else
 #include <shardmm/shardmm.h>
+#define CALL(name) shardmm_##name
+#endif
 
 enum { DIRECT_SIZE = 64, DIRECT_ITEMS = 1024, TABLE_SIZE = 3000, TABLE_ITEMS = 21, ZERO_SIZE = 96 };
 
@@ -25,28 +32,28 @@ static void make_list(size_t size, unsigned items)
     static void *blocks[DIRECT_ITEMS];
 
     for (unsigned i = 0; i < items; i++)
-        blocks[i] = shardmm_malloc(size);
+        blocks[i] = CALL(malloc)(size);
     for (unsigned i = 1; i < items; i++)
-        shardmm_free(blocks[i]);
-    use(shardmm_malloc(size));
+        CALL(free)(blocks[i]);
+    use(CALL(malloc)(size));
 }
 
 static void malloc_and_free(size_t size, unsigned items, long count)
 {
     make_list(size, items);
     for (long i = 0; i < count; i++) {
-        void *const block = shardmm_malloc(size);
+        void *const block = CALL(malloc)(size);
         use(block);
-        shardmm_free(block);
+        CALL(free)(block);
     }
 }
 
 static void realloc_in_place(long count)
 {
-    void *block = shardmm_malloc(DIRECT_SIZE);
+    void *block = CALL(malloc)(DIRECT_SIZE);
 
     for (long i = 0; i < count; i++) {
-        block = shardmm_realloc(block, DIRECT_SIZE - 4);
+        block = CALL(realloc)(block, DIRECT_SIZE - 4);
         use(block);
     }
 }
@@ -55,18 +62,18 @@ static void calloc_used(long count)
 {
     make_list(DIRECT_SIZE, DIRECT_ITEMS);
     for (long i = 0; i < count; i++) {
-        void *const block = shardmm_calloc(1, DIRECT_SIZE);
+        void *const block = CALL(calloc)(1, DIRECT_SIZE);
         use(block);
-        shardmm_free(block);
+        CALL(free)(block);
     }
 }
 
 /* From the first items that the page cuts, of memory that is new. */
 static void calloc_new(long count)
 {
-    use(shardmm_calloc(1, ZERO_SIZE));
+    use(CALL(calloc)(1, ZERO_SIZE));
     for (long i = 0; i < count; i++)
-        use(shardmm_calloc(1, ZERO_SIZE));
+        use(CALL(calloc)(1, ZERO_SIZE));
 }
 
 int main(int arguments, char **argument)

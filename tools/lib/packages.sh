@@ -38,6 +38,7 @@ need_build() {
     need g++ command -v "${CXX:-g++}"
     need meson command -v meson
     need ninja-build command -v ninja
+    need nasm command -v nasm
 }
 
 need_tests() {
