@@ -134,8 +134,7 @@ static struct smm_large *reserve_exactly(size_t reserved, size_t writable)
     if (large == NULL)
         return NULL;
     if (!map_prepare(large) || !smm_os_commit(large, writable)) {
-        /* If that is refused too, addresses are lost, but nothing else. */
-        (void)smm_os_release(large, reserved);
+        smm_os_discard(large, reserved);
         return NULL;
     }
     return large;
@@ -229,13 +228,11 @@ static void *alloc_beyond_slot(size_t size, size_t alignment, size_t *dirty)
     char *const base = block - SMM_SLOT_SIZE;
     const size_t left = reserved - (size_t)(base - all);
     const size_t need = SMM_SLOT_SIZE + page_up(size);
-    if (base != all && !smm_os_release(all, (size_t)(base - all))) {
-        (void)smm_os_release(all, reserved);
-        return NULL;
-    }
+    if (base != all)
+        smm_os_discard(all, (size_t)(base - all));
     struct smm_large *const large = (struct smm_large *)(void *)base;
     if (!map_prepare(large) || !smm_os_commit(base, need)) {
-        (void)smm_os_release(base, left);
+        smm_os_discard(base, left);
         return NULL;
     }
     smm_account_reserve(left);
@@ -299,7 +296,7 @@ static struct smm_large *reserve_for_move(size_t writable, size_t need, size_t *
     /* What is to be writable beyond the pages that move is made so first: after the move nothing fails. */
     if (map_prepare(to) && smm_os_commit((char *)to + writable, need - writable))
         return to;
-    (void)smm_os_release(to, *reserved);
+    smm_os_discard(to, *reserved);
     return NULL;
 }
 
@@ -328,16 +325,16 @@ static struct smm_large *move(struct smm_large *large, size_t size, size_t headr
         break;
     case SMM_OS_MOVE_REFUSED:
         smm_segment_map_set(large, SMM_KIND_LARGE);
-        (void)smm_os_release(to, reserved);
+        smm_os_discard(to, reserved);
         return NULL;
     case SMM_OS_MOVE_LOST:
         smm_segment_map_set(large, SMM_KIND_LARGE);
-        (void)smm_os_release((char *)to + old.writable, reserved - old.writable);
+        smm_os_discard((char *)to + old.writable, reserved - old.writable);
         return NULL;
     }
-    /* The addresses of the pages went with them; what else was reserved is released, or lost. */
+    /* The addresses of the pages went with them. */
     if (old.reserved != old.writable)
-        (void)smm_os_release((char *)large + old.writable, old.reserved - old.writable);
+        smm_os_discard((char *)large + old.writable, old.reserved - old.writable);
     smm_account_unreserve(old.reserved);
     smm_account_reserve(reserved);
     to->reserved = reserved;

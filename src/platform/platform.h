@@ -28,6 +28,10 @@ void *smm_os_reserve(size_t size, size_t alignment);
  * describe the rest: then they stay reserved, and what was committed stays so. */
 bool smm_os_release(void *address, size_t size);
 
+/* The same for addresses that nobody will use again. What the system refuses to take back is tried again when
+ * addresses are reserved or released later. */
+void smm_os_discard(void *address, size_t size);
+
 /* Reserved becomes committed. False when the system has no memory to promise; then nothing changed. */
 bool smm_os_commit(void *address, size_t size);
 

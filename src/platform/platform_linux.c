@@ -58,6 +58,70 @@ static void *map(void *hint, size_t size, int protection)
     return address == MAP_FAILED ? NULL : address;
 }
 
+/* ---- Addresses that nobody uses and the system did not take back ---- */
+
+enum { LEFTOVERS_MAX = 256 };
+
+/* An entry is free (address 0), in the hands of a thread (1), or holds a range, whose size is then of now: the
+ * address is stored with release after it, and taken with acquire. A child of fork() may find an entry in the hands
+ * of a thread that it does not have, and has one less. */
+static struct leftover {
+    _Atomic(uintptr_t) address;
+    size_t size;
+} leftovers[LEFTOVERS_MAX];
+static _Atomic(unsigned) leftover_count; /* entries that are not free; a hint */
+
+/* Takes an entry in the state `from`. */
+static bool leftover_take(struct leftover *entry, uintptr_t from)
+{
+    return from != 1 && smm_cas_strong_acquire(&entry->address, &from, 1);
+}
+
+static void leftover_add(void *address, size_t size)
+{
+    for (struct leftover *entry = leftovers; entry != leftovers + LEFTOVERS_MAX; entry++)
+        if (leftover_take(entry, 0)) {
+            entry->size = size;
+            smm_store_release(&entry->address, (uintptr_t)address);
+            smm_add_relaxed(&leftover_count, 1);
+            return;
+        }
+    /* More than anybody has seen: these addresses are lost, no memory with them. */
+}
+
+static void leftovers_retry(void)
+{
+    if (SMM_LIKELY(smm_load_relaxed(&leftover_count) == 0))
+        return;
+    for (struct leftover *entry = leftovers; entry != leftovers + LEFTOVERS_MAX; entry++) {
+        const uintptr_t address = smm_load_relaxed(&entry->address);
+        if (address == 0 || !leftover_take(entry, address))
+            continue;
+        const bool done = munmap((void *)address, entry->size) == 0;
+        smm_store_release(&entry->address, done ? 0 : address);
+        if (!done)
+            return;
+        smm_sub_relaxed(&leftover_count, 1);
+    }
+}
+
+/* For callers that keep errno. */
+static void discard(void *address, size_t size)
+{
+    if (munmap(address, size) != 0) {
+        /* Of committed memory the contents go, and the promise. */
+        (void)mmap(address, size, PROT_NONE, MAP_RESERVED | MAP_FIXED, -1, 0);
+        leftover_add(address, size);
+    }
+}
+
+void smm_os_discard(void *address, size_t size)
+{
+    const int saved = errno;
+    discard(address, size);
+    errno = saved;
+}
+
 /* The lowest address of the last reservation: the next one is asked for right below it, where the kernel
  * merges both into one mapping and finds the alignment without a search. A stale value costs a retry. */
 static _Atomic(uintptr_t) reserve_below;
@@ -77,11 +141,10 @@ static void *reserve_trimmed(size_t size, size_t alignment)
         return NULL;
     char *const start = (char *)smm_align_up((uintptr_t)all, alignment);
     const size_t before = (size_t)(start - all);
-    /* A refusal leaves addresses reserved that nobody uses: no memory is lost with them. */
     if (before != 0)
-        (void)munmap(all, before);
+        discard(all, before);
     if (slack != before)
-        (void)munmap(start + size, slack - before);
+        discard(start + size, slack - before);
     return start;
 }
 
@@ -92,21 +155,22 @@ void *smm_os_reserve(size_t size, size_t alignment)
     void *hint = NULL;
     void *address;
 
+    leftovers_retry();
     if (below > size + alignment)
         hint = (void *)smm_align_down(below - size, alignment);
     address = map(hint, size, PROT_NONE);
     if (address != NULL && !aligned(address, alignment)) {
         /* Once more right below what the kernel chose, before asking for more than is needed. */
         const uintptr_t chosen = (uintptr_t)address;
-        (void)munmap(address, size);
+        discard(address, size);
         address = map((void *)smm_align_down(chosen, alignment), size, PROT_NONE);
         if (address != NULL && !aligned(address, alignment)) {
-            (void)munmap(address, size);
+            discard(address, size);
             address = reserve_trimmed(size, alignment);
         }
     }
     if (address != NULL && ((uintptr_t)address + size) >> SMM_ADDRESS_BITS != 0) {
-        (void)munmap(address, size);
+        discard(address, size);
         address = NULL;
     }
     if (address != NULL)
@@ -119,6 +183,8 @@ bool smm_os_release(void *address, size_t size)
 {
     const int saved = errno;
     const bool done = munmap(address, size) == 0;
+    if (done)
+        leftovers_retry();
     errno = saved;
     return done;
 }
@@ -206,19 +272,38 @@ bool smm_os_huge_available(void)
     return state == AVAILABLE;
 }
 
+/* After a refusal nobody can tell whether the destination is still ours, or was unmapped and taken by another thread
+ * since. So it is given up; but not again and again by a system that refuses always. */
+enum { MOVES_LOST_MAX = 8 };
+
+/* Refused by a filter or by an old system, before it looked at anything. */
+static bool never_known(int error)
+{
+    return error == ENOSYS || error == EPERM || error == EACCES;
+}
+
 enum smm_os_move smm_os_move(void *from, size_t size, void *to)
 {
+    static _Atomic(unsigned) lost; /* relaxed: a count that nothing hangs on */
     const int saved = errno;
     enum smm_os_move result = SMM_OS_MOVED;
 
-    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to) {
-        /* Some kernels unmap the destination before they look at the source. Where it is free, take it
-         * back; where something is, nobody can tell whether that is still ours. Kernels that do not know
-         * the flag take the address for a wish. */
+    if (smm_load_relaxed(&lost) >= MOVES_LOST_MAX)
+        return SMM_OS_MOVE_REFUSED;
+    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to)
+        return SMM_OS_MOVED;
+    if (never_known(errno)) {
+        smm_store_relaxed(&lost, MOVES_LOST_MAX);
+        result = SMM_OS_MOVE_REFUSED;
+    } else {
+        /* Most kernels unmap the destination before they look at the source. Where it is free, take it back. Kernels
+         * that do not know the flag take the address for a wish. */
         void *const again = mmap(to, size, PROT_NONE, MAP_RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
         result = again == to ? SMM_OS_MOVE_REFUSED : SMM_OS_MOVE_LOST;
         if (again != to && again != MAP_FAILED)
-            (void)munmap(again, size);
+            discard(again, size);
+        if (result == SMM_OS_MOVE_LOST)
+            smm_add_relaxed(&lost, 1);
     }
     errno = saved;
     return result;
