@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
+#include "base/test_point.h"
 
 #define smm_load_relaxed(word) atomic_load_explicit((word), memory_order_relaxed)
 #define smm_load_acquire(word) atomic_load_explicit((word), memory_order_acquire)
@@ -78,15 +79,5 @@ SMM_INLINE void smm_cpu_relax(void)
 {
     __builtin_ia32_pause();
 }
-
-/* A place where another thread should get its chance to interfere: between the load and the compare of a
- * lock-free operation, between two operations that are one step to its caller. Builds with
- * -Dtest_points=true yield there at random; others have nothing. */
-#if SMM_TEST_POINTS
-void smm_test_point(void);
-#define SMM_TEST_POINT() smm_test_point()
-#else
-#define SMM_TEST_POINT() ((void)0)
-#endif
 
 #endif

@@ -37,6 +37,7 @@ static void fork_prepare(void)
     smm_segment_lock();
     smm_segment_map_lock();
     smm_metadata_lock();
+    SMM_TEST_POINT(FORK_LOCKED);
     smm_store_relaxed(&smm_fork_holder, smm_os_thread_id());
 }
 

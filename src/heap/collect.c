@@ -25,7 +25,7 @@ static void collect_waiting(bool all)
     for (struct smm_heap *heap = first; heap != NULL; heap = smm_load_relaxed(&heap->next_waiting))
         if (all || smm_load_relaxed(&heap->small.notified) != NULL)
             smm_small_collect(&heap->small);
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(WAITING_TAKEN);
     smm_heap_put_waiting(first);
 }
 
@@ -33,6 +33,7 @@ static void collect_aged(uint64_t now, uint32_t delay)
 {
     collect_waiting(false);
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
+        SMM_TEST_POINT(COLLECT_HEAP);
         /* Whoever has no thread keeps nothing for good: the next thread may never come. */
         const bool live = smm_load_relaxed(&heap->state) == SMM_HEAP_LIVE;
         const uint32_t pages = live ? smm_load_relaxed(&smm_collect_settings.keep_pages) : 0;
@@ -52,6 +53,7 @@ void smm_tick(void)
     const uint64_t step = delay / TICKS_PER_DELAY;
     uint64_t last = smm_load_relaxed(&last_tick);
 
+    SMM_TEST_POINT(TICK);
     /* Signed: another thread may have looked after `now` was read. */
     if ((int64_t)(now - last) < (int64_t)(step > TICK_MIN ? step : TICK_MIN) || !smm_cas_strong_relaxed(&last_tick, &last, now))
         return;
@@ -90,6 +92,7 @@ size_t smm_purge(void)
     smm_lock_acquire(&smm_collect_lock);
     collect_waiting(true);
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
+        SMM_TEST_POINT(COLLECT_HEAP);
         if (smm_load_relaxed(&heap->state) == SMM_HEAP_SHARED) {
             smm_lock_acquire(&smm_shared_heap_lock);
             smm_small_collect(&heap->small);

@@ -42,6 +42,7 @@ static struct smm_heap *heap_make(enum smm_heap_state state)
     smm_small_init(&heap->small);
     smm_store_relaxed(&heap->state, state);
     heap->next = smm_load_relaxed(&heaps);
+    SMM_TEST_POINT(HEAP_MADE);
     /* release: pairs with the acquire of smm_heap_first() */
     smm_store_release(&heaps, heap);
     return heap;
@@ -78,6 +79,7 @@ static struct smm_heap *heap_take(void)
 
     if (heap != NULL)
         return heap;
+    SMM_TEST_POINT(HEAP_NONE);
     smm_lock_acquire(&smm_collect_lock);
     heap = smm_heap_stack_pop(&waiting);
     if (heap == NULL)
@@ -93,8 +95,9 @@ static void heap_end(void *value)
     struct smm_heap *const heap = value;
 
     smm_heap_self = &smm_ended_heap;
+    SMM_TEST_POINT(HEAP_ENDED);
     smm_heap_settle(heap);
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(HEAP_SETTLED);
     smm_store_relaxed(&heap->state, SMM_HEAP_WAITING);
     smm_heap_stack_push(&waiting, heap, heap);
     smm_tick();
@@ -114,9 +117,11 @@ static struct smm_heap *heap_birth(void)
     heap = heap_take();
     if (heap == NULL)
         return NULL;
+    SMM_TEST_POINT(HEAP_POPPED);
     smm_store_relaxed(&heap->state, SMM_HEAP_LIVE);
     /* Before arming, which may call malloc(). */
     smm_heap_self = heap;
+    SMM_TEST_POINT(HEAP_BORN);
     if (smm_os_thread_exit_arm(heap))
         return heap;
     smm_heap_self = &smm_empty_heap;
@@ -140,6 +145,7 @@ static struct smm_heap *shared_heap_get(void)
             smm_store_release(&shared_heap, heap);
     }
     smm_lock_release(&smm_collect_lock);
+    SMM_TEST_POINT(SHARED_SHOWN);
     return heap;
 }
 

@@ -19,7 +19,7 @@ void smm_heap_stack_push(struct smm_heap_stack *stack, struct smm_heap *first, s
         seen = smm_pair_load(&stack->top);
         smm_store_relaxed(&last->next_waiting, heap_of(seen.first));
         want = (struct smm_pair_value){(uintptr_t)first, seen.second + 1};
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(STACK_PUSH);
     } while (!smm_pair_cas(&stack->top, seen, want));
 }
 
@@ -34,7 +34,7 @@ struct smm_heap *smm_heap_stack_pop(struct smm_heap_stack *stack)
         /* relaxed: an old value fails the compare (K1, K2) */
         want.first = (uintptr_t)smm_load_relaxed(&heap_of(seen.first)->next_waiting);
         want.second = seen.second + 1;
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(STACK_POP);
     } while (!smm_pair_cas(&stack->top, seen, want));
     return heap_of(seen.first);
 }
@@ -48,7 +48,7 @@ struct smm_heap *smm_heap_stack_take_all(struct smm_heap_stack *stack)
         if (seen.first == 0)
             return NULL;
         want = (struct smm_pair_value){0, seen.second + 1};
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(STACK_TAKE);
     } while (!smm_pair_cas(&stack->top, seen, want));
     return heap_of(seen.first);
 }

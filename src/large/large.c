@@ -105,7 +105,9 @@ bool smm_large_release(struct smm_large *large)
     const bool next = block_offset(large) == SMM_SLOT_SIZE;
 
     unmap(large);
+    SMM_TEST_POINT(LARGE_STRUCK_OUT);
     if (smm_os_release(large, reserved)) {
+        SMM_TEST_POINT(LARGE_RELEASED);
         smm_account_purge(dirty);
         smm_account_unreserve(reserved);
         return true;
@@ -172,6 +174,7 @@ static void enter(struct smm_large *large, char *block, size_t usable)
 {
     large->block = block;
     large->usable = usable;
+    SMM_TEST_POINT(LARGE_TAKEN);
     smm_store_relaxed(&large->mark, mark(large, LIVE));
     smm_segment_map_set(large, SMM_KIND_LARGE);
     if (block_offset(large) == SMM_SLOT_SIZE)
@@ -262,9 +265,11 @@ enum smm_fault smm_large_free(void *block)
 
     if (fault != SMM_FAULT_NONE)
         return fault;
+    SMM_TEST_POINT(LARGE_CHECKED);
     /* acq_rel: what the program did with the block comes before its next life (L2) */
     if (!smm_cas_strong_acq_rel(&large->mark, &seen, mark(large, FREED)))
         return SMM_FAULT_FREED;
+    SMM_TEST_POINT(LARGE_FREED);
     smm_sub_relaxed(&smm_large_usage.live_blocks, 1);
     smm_sub_relaxed(&smm_large_usage.live_bytes, large->usable);
     /* The cache takes reservations whose block lies in the header's slot. Others are released at once; where
@@ -332,6 +337,7 @@ static struct smm_large *move(struct smm_large *large, size_t size, size_t headr
         smm_os_discard((char *)to + old.writable, reserved - old.writable);
         return NULL;
     }
+    SMM_TEST_POINT(LARGE_MOVED);
     /* The addresses of the pages went with them. */
     if (old.reserved != old.writable)
         smm_os_discard((char *)large + old.writable, old.reserved - old.writable);

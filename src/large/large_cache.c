@@ -67,6 +67,7 @@ static void keep_unreleased(struct smm_large *large)
  * while the cache has a slot. */
 static bool release(struct smm_large *large)
 {
+    SMM_TEST_POINT(CACHE_EVICTED);
     if (smm_large_release(large))
         return true;
     keep_unreleased(large);

@@ -347,6 +347,7 @@ static void drain(struct smm_medium *medium)
         return;
     /* acquire: pairs with the release of foreign_push() */
     chunk = smm_exchange_acquire(&medium->foreign, NULL);
+    SMM_TEST_POINT(MEDIUM_DRAINED);
     while (chunk != NULL) {
         struct smm_chunk *const next = chunk->next_free;
         chunk_set(chunk, smm_chunk_size(chunk), 0);
@@ -413,7 +414,7 @@ static void foreign_push(struct smm_medium *owner, struct smm_chunk *chunk)
 
     do {
         chunk->next_free = first;
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(MEDIUM_PUSH);
     } while (!smm_cas_weak_release(&owner->foreign, &first, chunk));
 }
 
@@ -426,7 +427,7 @@ static enum smm_fault free_foreign(struct smm_medium *owner, struct smm_chunk *c
         return SMM_FAULT_FREED;
     live_sub(owner, size);
     smm_add_relaxed(&owner->foreign_frees, 1);
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(MEDIUM_PENDING);
     foreign_push(owner, chunk);
     return SMM_FAULT_NONE;
 }
@@ -440,6 +441,7 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
 
     if (fault != SMM_FAULT_NONE)
         return fault;
+    SMM_TEST_POINT(MEDIUM_CHECKED);
     if (owner != self)
         return free_foreign(owner, chunk);
     smm_lock_acquire(&owner->lock);
@@ -499,6 +501,7 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault)
     *fault = chunk_check(block);
     if (*fault != SMM_FAULT_NONE || need > END - FIRST)
         return false;
+    SMM_TEST_POINT(MEDIUM_CHECKED);
     smm_lock_acquire(&owner->lock);
     drain(owner);
     const size_t before = smm_chunk_size(chunk);
@@ -566,6 +569,7 @@ static size_t chunk_purge(struct smm_medium *medium, struct smm_chunk *chunk)
 
     if (size == 0 || (chunk_flags(chunk) & SMM_CHUNK_PURGED) != 0)
         return 0;
+    SMM_TEST_POINT(MEDIUM_PURGE);
     if (!smm_os_decommit(start, size))
         return 0;
     chunk_set(chunk, smm_chunk_size(chunk), SMM_CHUNK_FREE | SMM_CHUNK_PURGED);

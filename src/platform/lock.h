@@ -27,9 +27,11 @@ SMM_INLINE void smm_lock_acquire(struct smm_lock *lock)
 {
     uint32_t seen = 0;
 
+    SMM_TEST_POINT(LOCK_ACQUIRE);
     /* acquire: pairs with the release of the thread that held it before */
     if (SMM_UNLIKELY(!smm_cas_strong_acquire(&lock->state, &seen, 1)))
         smm_lock_acquire_slow(lock);
+    SMM_TEST_POINT(LOCK_HELD);
 }
 
 /* True when the lock was free and is now held. Never true for a lock that is passed through. */
@@ -44,8 +46,10 @@ SMM_INLINE void smm_lock_release(struct smm_lock *lock)
     if (SMM_UNLIKELY(smm_load_relaxed(&smm_fork_holder) != 0) && smm_lock_passed_through())
         return;
     /* release: all that was done under the lock happens before the next acquire */
-    if (SMM_UNLIKELY(smm_exchange_release(&lock->state, 0) == 2))
+    if (SMM_UNLIKELY(smm_exchange_release(&lock->state, 0) == 2)) {
+        SMM_TEST_POINT(LOCK_RELEASED);
         smm_lock_wake(lock);
+    }
 }
 
 /* Makes a lock free in the child of fork(), where whoever slept on it does not exist. */

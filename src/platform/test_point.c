@@ -1,16 +1,73 @@
 /* SPDX-License-Identifier: MIT */
-/* test_point.c - yields at random where atomic.h's SMM_TEST_POINT stands (builds with -Dtest_points=true). */
+/* test_point.c - what happens at the places of test_point.h (builds with -Dtest_points=true).
+ *
+ * Each thread has random numbers of its own, which begin with SMM_TEST_SEED (environment) and the thread's number. For
+ * some thousand visits it favours one place at random: there it stops often, and now and then for so long that others
+ * get through whole operations, also with more processors than threads. At all others it yields now and then.
+ */
 #include "platform/platform.h"
 
 #if SMM_TEST_POINTS
-void smm_test_point(void)
-{
-    /* One shared generator: threads disturb each other's sequence, which is as good as a seed of their own. */
-    static _Atomic(uint32_t) state = 1;
-    const uint32_t next = smm_load_relaxed(&state) * 1664525u + 1013904223u;
 
-    smm_store_relaxed(&state, next);
-    if ((next >> 24) < 12)
-        smm_os_yield();
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    EPOCH = 2048,       /* visits, of which a part is of the favourite */
+    YIELD_OF_1024 = 24, /* of visits to any place, */
+    FAVOUR_OF_1024 = 192, /* and to the favourite */
+    PAUSE_OF_1024 = 24    /* of visits to the favourite, too */
+};
+static const long PAUSE_NS = 20000; /* and what the system adds to it */
+
+static _Atomic(smm_test_hook *) hook;
+
+void smm_test_hook_set(smm_test_hook *set)
+{
+    smm_store_release(&hook, set);
 }
+
+static uint64_t random_next(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static uint64_t thread_seed(void)
+{
+    static _Atomic(uint64_t) threads;
+    const char *const given = getenv("SMM_TEST_SEED");
+    const uint64_t number = smm_add_relaxed(&threads, 1) + 1;
+
+    return (given != NULL ? strtoull(given, NULL, 0) : 0) + number * 0x9e3779b97f4a7c15u;
+}
+
+void smm_test_point(enum smm_test_point point)
+{
+    static _Thread_local uint64_t state;
+    static _Thread_local unsigned left;
+    static _Thread_local enum smm_test_point favourite;
+    smm_test_hook *const set = smm_load_acquire(&hook);
+    const int saved = errno;
+
+    if (set != NULL) {
+        set(point);
+        errno = saved;
+        return;
+    }
+    if (left-- == 0) {
+        if (state == 0)
+            state = thread_seed();
+        left = EPOCH;
+        favourite = (enum smm_test_point)(random_next(&state) % SMM_AT_COUNT);
+    }
+    const unsigned dice = (unsigned)random_next(&state) % 1024;
+    if (dice < (point == favourite ? FAVOUR_OF_1024 : YIELD_OF_1024))
+        smm_os_yield();
+    if (point == favourite && dice >= 1024 - PAUSE_OF_1024)
+        (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    errno = saved;
+}
+
 #endif

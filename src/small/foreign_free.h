@@ -88,7 +88,7 @@ SMM_INLINE uint64_t smm_foreign_push(struct smm_page *page, struct smm_item *hea
                                 listed != 0 ? smm_foreign_tail(seen) : smm_foreign_offset(tail),
                                 listed + count) |
                SMM_FOREIGN_QUEUED | (seen & bits);
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(FOREIGN_PUSH);
     } while (!smm_cas_weak_release(&page->foreign, &seen, want));
     return seen;
 }
@@ -105,7 +105,7 @@ SMM_INLINE uint64_t smm_foreign_take(struct smm_page *page)
     do {
         if (seen & SMM_FOREIGN_BUSY)
             return SMM_FOREIGN_BUSY;
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(FOREIGN_TAKE);
     } while (!smm_cas_weak_acquire(&page->foreign, &seen, 0));
     return seen;
 }
@@ -125,7 +125,7 @@ SMM_INLINE uint64_t smm_foreign_borrow(struct smm_page *page, unsigned size_clas
     if (smm_load_relaxed(&page->shared_class) != size_class ||
         smm_foreign_count(seen) * 2 < smm_load_relaxed(&page->shared_capacity))
         return 0;
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(FOREIGN_BORROW);
     if (!smm_cas_strong_acquire(&page->foreign, &seen, SMM_FOREIGN_QUEUED))
         return 0;
     return seen;

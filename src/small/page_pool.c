@@ -96,6 +96,7 @@ static bool segment_add(struct smm_page_pool *pool, struct smm_small *owner)
     smm_small_learn(owner, segment);
     /* release: pairs with the acquire of walkers, which read the header */
     smm_store_release(&pool->segments, segment);
+    SMM_TEST_POINT(SEGMENT_SHOWN);
     pool->segment_count++;
     smm_lock_acquire(&pool->lock);
     clean_add(pool, segment, ALL_PAGES);
@@ -262,9 +263,10 @@ size_t smm_pool_trim(struct smm_page_pool *pool, unsigned keep, uint64_t now, ui
         if (run == 0)
             break;
 
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(POOL_CLAIMED);
         const size_t size = (size_t)smm_bit_count(run) << SMM_PAGE_SHIFT;
         const bool done = smm_os_decommit(smm_page_memory(&segment->pages[smm_bit_low(run)]), size);
+        SMM_TEST_POINT(POOL_DECOMMITTED);
 
         smm_lock_acquire(&pool->lock);
         if (done) {

@@ -143,6 +143,7 @@ static void page_retire(struct smm_small *small, struct smm_page *page, bool cle
 {
     SMM_ALWAYS(smm_load_relaxed(&page->used) == 0 && smm_load_relaxed(&page->foreign) == 0);
     SMM_DEBUG(!page->listed && !page->borrowed);
+    SMM_TEST_POINT(RETIRE);
     smm_pool_put(&small->pool, page, clean);
 }
 
@@ -188,7 +189,7 @@ static void notify(struct smm_small *owner, struct smm_page *page)
      * never popped singly. */
     do {
         smm_store_relaxed(&page->notified_next, first);
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(NOTIFY);
     } while (!smm_cas_weak_release(&owner->notified, &first, page));
 }
 
@@ -197,7 +198,7 @@ static uint64_t push_and_notify(struct smm_page *page, struct smm_item *head, st
     const uint64_t seen = smm_foreign_push(page, head, tail, count);
 
     if ((seen & SMM_FOREIGN_QUEUED) == 0) {
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(FOREIGN_PUSHED);
         notify(smm_segment_of(page)->owner, page);
     }
     return seen;
@@ -231,6 +232,7 @@ static bool drain_page(struct smm_small *small, struct smm_page *page)
     const unsigned count = smm_foreign_count(word);
     bool full;
 
+    SMM_TEST_POINT(WORD_TAKEN);
     if (word & SMM_FOREIGN_BUSY) {
         notify(small, page);
         return false;
@@ -275,10 +277,11 @@ bool smm_small_drain(struct smm_small *small)
         return false;
     /* acquire: pairs with the release of notify(), for notified_next and all before it */
     struct smm_page *page = smm_exchange_acquire(&small->notified, NULL);
+    SMM_TEST_POINT(QUEUE_TAKEN);
     while (page != NULL) {
         /* Before the word is taken: from then on another thread may queue the page again, and write it. */
         struct smm_page *const next = smm_load_relaxed(&page->notified_next);
-        SMM_TEST_POINT();
+        SMM_TEST_POINT(LINK_READ);
         gained |= drain_page(small, page);
         page = next;
     }
@@ -299,6 +302,7 @@ static struct smm_page *stand_in_take(struct smm_small *small)
     if (page == NULL)
         return NULL;
     smm_store_relaxed(&page->notified_next, smm_load_relaxed(&small->stand_ins));
+    SMM_TEST_POINT(STAND_IN);
     /* release: pairs with the acquire of smm_small_usage() */
     smm_store_release(&small->stand_ins, page);
     return page;
@@ -329,6 +333,7 @@ static void stand_in_return(struct smm_small *small, struct smm_page *page)
             count++;
         page->free = NULL;
         page_set_used(page, page->capacity);
+        SMM_TEST_POINT(RETURN_BORROWED);
         (void)push_and_notify(smm_page_of(head), head, tail, count);
     }
     stand_in_release(small, page);
@@ -349,7 +354,7 @@ static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm
     struct smm_item *const head = smm_foreign_item(lender, smm_foreign_head(word));
     struct smm_item *const tail = smm_foreign_item(lender, smm_foreign_tail(word));
     const unsigned count = smm_foreign_count(word);
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(BORROWED);
     if (smm_load_relaxed(&lender->shared_class) != size_class) {
         /* It was emptied and serves another class now. */
         (void)push_and_notify(lender, head, tail, count);
@@ -400,6 +405,7 @@ struct smm_page *smm_small_find_page(struct smm_small *small, unsigned size_clas
             page = smm_pool_take(&small->pool, small, &clean);
             if (page == NULL)
                 return NULL;
+            SMM_TEST_POINT(PAGE_TAKEN);
             smm_page_init(page, size_class, clean);
             class_append(small, page);
             (void)page_carve(page);
@@ -455,6 +461,7 @@ static void relink_dead_page(struct smm_page *page, unsigned count)
         last->link = (struct smm_item *)(void *)((char *)last + size);
         last = last->link;
     }
+    SMM_TEST_POINT(RELINKED);
     smm_store_release(&page->foreign, smm_foreign_word(smm_foreign_offset(first), smm_foreign_offset(last), count) |
                                           SMM_FOREIGN_QUEUED);
 }
@@ -469,11 +476,12 @@ static size_t purge_dead_page(struct smm_page *page, bool force)
         (word & (SMM_FOREIGN_BUSY | SMM_FOREIGN_PURGED)) != 0)
         return 0;
     if (!force && (word & SMM_FOREIGN_SEEN) == 0) {
+        SMM_TEST_POINT(DEAD_SEEN);
         /* relaxed: a note to the next visit; nothing is read through it */
         (void)smm_cas_strong_relaxed(&page->foreign, &word, word | SMM_FOREIGN_SEEN);
         return 0;
     }
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(DEAD_FOUND);
     /* acq_rel: pairs with the pushes of all items. From here on the owner leaves the page alone (F4), and it
      * cannot change its use (F3): only now the capacity is sure to be of the use that the count is of. */
     if (!smm_cas_strong_acq_rel(&page->foreign, &word, word | SMM_FOREIGN_BUSY))
@@ -482,11 +490,12 @@ static size_t purge_dead_page(struct smm_page *page, bool force)
         (void)smm_and_release(&page->foreign, ~(SMM_FOREIGN_BUSY | SMM_FOREIGN_SEEN));
         return 0;
     }
+    SMM_TEST_POINT(DEAD_BUSY);
     if (!smm_os_decommit(smm_page_memory(page), SMM_PAGE_SIZE)) {
         relink_dead_page(page, count);
         return 0;
     }
-    SMM_TEST_POINT();
+    SMM_TEST_POINT(DEAD_DECOMMITTED);
     /* release: the owner's take finds the memory as new. No push can have come: every item is listed. */
     smm_store_release(&page->foreign, smm_foreign_word(0, 0, count) | SMM_FOREIGN_QUEUED | SMM_FOREIGN_PURGED);
     smm_account_purge(SMM_PAGE_SIZE);
