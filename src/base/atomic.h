@@ -31,8 +31,8 @@
     atomic_compare_exchange_weak_explicit((word), (seen), (want), memory_order_relaxed, memory_order_relaxed)
 #define smm_cas_weak_release(word, seen, want)                                                            \
     atomic_compare_exchange_weak_explicit((word), (seen), (want), memory_order_release, memory_order_relaxed)
-#define smm_cas_weak_acquire(word, seen, want)                                                            \
-    atomic_compare_exchange_weak_explicit((word), (seen), (want), memory_order_acquire, memory_order_relaxed)
+#define smm_cas_weak_acq_rel(word, seen, want)                                                            \
+    atomic_compare_exchange_weak_explicit((word), (seen), (want), memory_order_acq_rel, memory_order_relaxed)
 #define smm_cas_strong_acquire(word, seen, want)                                                          \
     atomic_compare_exchange_strong_explicit((word), (seen), (want), memory_order_acquire, memory_order_relaxed)
 #define smm_cas_strong_acq_rel(word, seen, want)                                                          \

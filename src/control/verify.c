@@ -141,7 +141,7 @@ static int verify_heap(struct smm_heap *heap)
     if (line == 0)
         HOLDS(dirty == smm_load_relaxed(&small->pool.dirty_count));
     for (const struct smm_page *page = smm_load_acquire(&small->notified); page != NULL && line == 0;
-         page = smm_load_relaxed(&page->notified_next)) {
+         page = page->notified_next) {
         HOLDS(smm_segment_of(page)->owner == small);
         HOLDS((smm_load_relaxed(&page->foreign) & SMM_FOREIGN_QUEUED) != 0); /* F1 */
     }

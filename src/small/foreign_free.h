@@ -69,8 +69,9 @@ SMM_INLINE struct smm_item *smm_foreign_item(const struct smm_page *page, unsign
  * queue the page when that was not queued, and exactly one caller between two takes is told so (F1).
  *
  * load  relaxed   a guess, which the CAS checks
- * CAS   release   publishes the items' links to the acquire in take, borrow and busy; later pushes are
- *                 read-modify-writes and extend this release sequence
+ * CAS   acq_rel   release: publishes the items' links to the acquire in take, borrow and busy; later pushes are
+ *                 read-modify-writes and extend this release sequence. acquire: pairs with the release of the
+ *                 take that left 0, after which notified_next is the pusher's
  * ABA   harmless  the new word depends on the old word alone, and single items are never popped
  */
 SMM_INLINE uint64_t smm_foreign_push(struct smm_page *page, struct smm_item *head, struct smm_item *tail,
@@ -89,14 +90,15 @@ SMM_INLINE uint64_t smm_foreign_push(struct smm_page *page, struct smm_item *hea
                                 listed + count) |
                SMM_FOREIGN_QUEUED | (seen & bits);
         SMM_TEST_POINT(FOREIGN_PUSH);
-    } while (!smm_cas_weak_release(&page->foreign, &seen, want));
+    } while (!smm_cas_weak_acq_rel(&page->foreign, &seen, want));
     return seen;
 }
 
 /* The owner takes what is listed of a page that it has taken from its queue. Returns the word, or BUSY
  * alone when a collector works on the page: then it stays queued and must go back to the queue.
  *
- * CAS  acquire   pairs with the release of every push in the list, and of the collector that purged
+ * CAS  acq_rel   acquire: pairs with the release of every push in the list, and of the collector that purged.
+ *                release: the owner has read notified_next before the next push may lead to a write of it
  */
 SMM_INLINE uint64_t smm_foreign_take(struct smm_page *page)
 {
@@ -106,7 +108,7 @@ SMM_INLINE uint64_t smm_foreign_take(struct smm_page *page)
         if (seen & SMM_FOREIGN_BUSY)
             return SMM_FOREIGN_BUSY;
         SMM_TEST_POINT(FOREIGN_TAKE);
-    } while (!smm_cas_weak_acquire(&page->foreign, &seen, 0));
+    } while (!smm_cas_weak_acq_rel(&page->foreign, &seen, 0));
     return seen;
 }
 

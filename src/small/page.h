@@ -56,7 +56,9 @@ struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page {
 
     /* Line 2: written by others. See foreign_free.h. */
     SMM_ALIGNED(SMM_CACHE_LINE) _Atomic(uint64_t) foreign;
-    _Atomic(struct smm_page *) notified_next; /* in the owner's queue of pages with foreign frees */
+    /* In the owner's queue of pages with foreign frees. No atomic: whoever sets `queued` in the word has it until
+     * the queue is taken, the owner from then on until it takes the word, and those two steps order them. */
+    struct smm_page *notified_next;
     /* Copies for other threads, which have no other way to know that they are of now; written by the owner
      * before the page hands out its first item. */
     _Atomic(uint16_t) shared_capacity;

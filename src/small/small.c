@@ -188,7 +188,7 @@ static void notify(struct smm_small *owner, struct smm_page *page)
     /* CAS release: publishes notified_next to the acquire of smm_small_drain(). ABA is harmless: pages are
      * never popped singly. */
     do {
-        smm_store_relaxed(&page->notified_next, first);
+        page->notified_next = first;
         SMM_TEST_POINT(NOTIFY);
     } while (!smm_cas_weak_release(&owner->notified, &first, page));
 }
@@ -280,7 +280,7 @@ bool smm_small_drain(struct smm_small *small)
     SMM_TEST_POINT(QUEUE_TAKEN);
     while (page != NULL) {
         /* Before the word is taken: from then on another thread may queue the page again, and write it. */
-        struct smm_page *const next = smm_load_relaxed(&page->notified_next);
+        struct smm_page *const next = page->notified_next;
         SMM_TEST_POINT(LINK_READ);
         gained |= drain_page(small, page);
         page = next;
@@ -301,7 +301,7 @@ static struct smm_page *stand_in_take(struct smm_small *small)
     page = smm_metadata_alloc(sizeof(struct smm_page), SMM_CACHE_LINE);
     if (page == NULL)
         return NULL;
-    smm_store_relaxed(&page->notified_next, smm_load_relaxed(&small->stand_ins));
+    page->notified_next = smm_load_relaxed(&small->stand_ins);
     SMM_TEST_POINT(STAND_IN);
     /* release: pairs with the acquire of smm_small_usage() */
     smm_store_release(&small->stand_ins, page);
@@ -552,7 +552,7 @@ void smm_small_usage(const struct smm_small *small, int64_t *blocks, int64_t *by
     }
     /* What stand-ins have left counts as used in the pages that it was borrowed from. */
     for (const struct smm_page *page = smm_load_acquire(&small->stand_ins); page != NULL;
-         page = smm_load_relaxed(&page->notified_next)) {
+         page = page->notified_next) {
         const uint32_t used = smm_page_used(page);
         const uint32_t capacity = smm_load_relaxed(&page->shared_capacity);
         if (used >= capacity)

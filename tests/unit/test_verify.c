@@ -292,7 +292,7 @@ static bool page_of_another_heap_queued(void)
         return false;
     elsewhere->owner = &other;
     smm_store_relaxed(&elsewhere->pages[3].foreign, SMM_FOREIGN_QUEUED);
-    smm_store_relaxed(&elsewhere->pages[3].notified_next, smm_load_relaxed(&my_small()->notified));
+    elsewhere->pages[3].notified_next = smm_load_relaxed(&my_small()->notified);
     smm_store_relaxed(&my_small()->notified, &elsewhere->pages[3]);
     return true;
 }
