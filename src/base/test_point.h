@@ -46,6 +46,7 @@ enum smm_test_point {
     SMM_AT_LARGE_RELEASED,   /* its addresses may be somebody else's */
     SMM_AT_LARGE_TAKEN,      /* out of the cache or new, not marked live */
     SMM_AT_LARGE_MOVED,      /* the pages have moved, the block is not entered */
+    SMM_AT_CACHE_KEPT,       /* in the cache, what is too much not yet out of it */
     SMM_AT_CACHE_EVICTED,    /* out of the cache, still there */
     /* heap/ */
     SMM_AT_STACK_PUSH,       /* before the compare */

@@ -103,6 +103,7 @@ void smm_large_cache_put(struct smm_large *large)
     }
     if (!kept)
         (void)release(large);
+    SMM_TEST_POINT(CACHE_KEPT);
     /* A block that the system refuses comes back as the newest: each is tried once at the most. */
     for (unsigned tries = SMM_LARGE_CACHE_SLOTS; tries != 0; tries--) {
         struct smm_large *const old = evict_surplus();
