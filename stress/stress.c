@@ -2,14 +2,16 @@
 /* stress.c - shardmm-stress: many threads on one allocator, every block checked.
  *
  *   shardmm-stress [--threads N] [--seconds S] [--large L] [--medium M] [--seed X] [--no-churn] [--verbose]
+ *                  [--forks F] [--purges P] [--signals G]
  *
  *     L  blocks of 1-4 MiB, in thousandths (2)      M  further blocks of 16 KiB-1 MiB, in thousandths (0)
+ *     F  forks, P  purges and the like by a thread that does nothing else, G  signals to workers: a second (0)
  *     X  start of all random numbers; without it, one from the clock, told in the last line
  *
  * Exit status: the number of errors, at most 125. Another status above it, or a signal: the process died.
  *
  *   main
- *     stress_start        workers (worker.c), churn thread (churn.c)
+ *     stress_start        workers (worker.c), churn thread (churn.c), threads from outside (outside.c)
  *     stress_watch        until the time is up: quiet points, purges, progress
  *     stress_finish       joins, frees the rest, checks that nothing is left in use
  *
@@ -68,7 +70,7 @@ static uint64_t count_of(_Atomic uint64_t *count)
 static void print_figures(const char *title, uint64_t ms)
 {
     uint64_t operations = count_of(&conductor.operations) + count_of(&churn.operations) +
-                          count_of(&stress.churn_operations);
+                          count_of(&stress.churn_operations) + outside_operations();
     uint64_t handovers = count_of(&churn.handovers);
     struct rusage usage;
 
@@ -79,9 +81,11 @@ static void print_figures(const char *title, uint64_t ms)
     memset(&usage, 0, sizeof usage);
     (void)getrusage(RUSAGE_SELF, &usage);
     (void)printf("stress: %s: %u threads, seed %" PRIu64 ", %.1f s, %" PRIu64 " operations, %" PRIu64
-                 " hand-overs, %" PRIu64 " threads churned, peak RSS %ld MiB, %u errors\n",
+                 " hand-overs, %" PRIu64 " threads churned, %" PRIu64 " forks, %" PRIu64 " purges, %" PRIu64
+                 " signals, peak RSS %ld MiB, %u errors\n",
                  title, stress.worker_count, stress.seed, (double)ms / 1000.0, operations, handovers,
-                 count_of(&stress.churned), usage.ru_maxrss / 1024, reported());
+                 count_of(&stress.churned), count_of(&stress.forks), count_of(&stress.purges),
+                 count_of(&stress.signals), usage.ru_maxrss / 1024, reported());
     (void)fflush(stdout);
 }
 
@@ -171,7 +175,8 @@ static void die(const char *what)
 static void stress_start(void)
 {
     stress.workers = workers;
-    if (!gate_init(&stress.gate, stress.worker_count + (options.churn ? 1 : 0)) || !churn_init()) {
+    if (!gate_init(&stress.gate, stress.worker_count + (options.churn ? 1 : 0) + outside_members()) ||
+        !churn_init()) {
         die("cannot set up the threads");
     }
     /* All mailboxes before the first thread, which may write to any. */
@@ -193,6 +198,9 @@ static void stress_start(void)
     }
     if (options.churn && pthread_create(&churn_thread, NULL, churn_main, &churn) != 0) {
         die("cannot start the churn thread");
+    }
+    if (!outside_start()) {
+        die("cannot start the threads from outside");
     }
 }
 
@@ -237,6 +245,7 @@ static void stress_watch(uint64_t start)
 static void stress_finish(void)
 {
     atomic_store_explicit(&stress.stop, true, memory_order_relaxed);
+    outside_join();
     if (options.churn) {
         (void)pthread_join(churn_thread, NULL);
     }
@@ -262,6 +271,7 @@ static void stress_finish(void)
 static void usage(void)
 {
     (void)fprintf(stderr, "usage: shardmm-stress [--threads 1..%u] [--seconds S] [--large 0..1000] [--medium 0..1000]\n"
+                          "                      [--forks 0..1000] [--purges 0..10000] [--signals 0..100000]\n"
                           "                      [--seed X] [--no-churn] [--verbose]\n",
                   WORKERS_MAX);
     exit(126);
@@ -309,12 +319,22 @@ static void read_options(int count, char **arguments)
             stress.mix.large = (unsigned)number_of(value, 0, 1000);
         } else if (strcmp(name, "--medium") == 0) {
             stress.mix.medium = (unsigned)number_of(value, 0, 1000);
+        } else if (strcmp(name, "--forks") == 0) {
+            stress.fork_rate = (unsigned)number_of(value, 0, 1000);
+        } else if (strcmp(name, "--purges") == 0) {
+            stress.purge_rate = (unsigned)number_of(value, 0, 10000);
+        } else if (strcmp(name, "--signals") == 0) {
+            stress.signal_rate = (unsigned)number_of(value, 0, 100000);
         } else if (strcmp(name, "--seed") == 0) {
             stress.seed = number_of(value, 0, UINT64_MAX);
         } else {
             usage();
         }
         i++;
+    }
+    stress.worker_bytes = ALL_BYTES_MAX / stress.worker_count;
+    if (stress.worker_bytes > WORKER_BYTES_MAX) {
+        stress.worker_bytes = WORKER_BYTES_MAX;
     }
 }
 

@@ -13,7 +13,8 @@
 
 #define WORKERS_MAX 256u
 #define WORKER_SLOTS ((size_t)3000) /* some 2000 of them full on average */
-#define WORKER_BYTES (24 * MIB)     /* what one worker may hold */
+#define WORKER_BYTES_MAX (24 * MIB) /* what one worker may hold, */
+#define ALL_BYTES_MAX (1024 * MIB)  /* and all of them */
 
 /* Only its thread touches it, apart from the mailboxes and actor's counts. */
 struct worker {
@@ -31,8 +32,10 @@ struct worker {
 struct stress {
     /* constant while threads run */
     unsigned worker_count;
+    size_t worker_bytes;         /* what each may hold */
     struct size_mix mix;
     uint64_t seed;
+    unsigned fork_rate, purge_rate, signal_rate; /* a second, from outside; 0: none */
     struct worker *workers;
 
     struct gate gate;
@@ -40,6 +43,7 @@ struct stress {
     _Atomic unsigned purge_turn; /* number + 1 of the worker who shall purge, 0: nobody. relaxed: a hint */
     _Atomic uint64_t churned;    /* threads that came and went; relaxed: a count */
     _Atomic uint64_t churn_operations;
+    _Atomic uint64_t forks, purges, signals; /* what came from outside; relaxed: counts */
 };
 
 extern struct stress stress;
@@ -77,5 +81,11 @@ void worker_clear(struct actor *actor, struct worker *worker);
 /* churn.c */
 bool churn_init(void);
 void *churn_main(void *actor);
+
+/* outside.c: threads of its own for what the rates ask for. */
+unsigned outside_members(void); /* how many of them pass the gate */
+bool outside_start(void);       /* after all workers */
+void outside_join(void);        /* before any worker, to whom signals go */
+uint64_t outside_operations(void);
 
 #endif

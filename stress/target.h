@@ -111,6 +111,47 @@ static inline void target_purge(void)
 #endif
 }
 
+/* What a thread does that tends the whole process: one of several things, by a number below TARGET_TENDS. */
+#define TARGET_TENDS 16u
+static inline void target_tend(size_t what)
+{
+#if SHARDMM_STRESS_OWN
+    static const int64_t delays[] = {0, 1, 20, 1000};
+    struct shardmm_stats stats;
+
+    switch (what % 4) {
+    case 0:
+        (void)shardmm_stats_get(&stats, sizeof stats);
+        break;
+    case 1:
+        (void)shardmm_option_set("purge_delay", delays[what / 4]);
+        break;
+#if !SHARDMM_STRESS_PREFIXED
+    case 2:
+        (void)malloc_trim(0);
+        break;
+#endif
+    default:
+        (void)shardmm_purge();
+        break;
+    }
+#else
+    if (what % 2 == 0) {
+        (void)malloc_trim(0);
+    } else {
+        (void)mallinfo2();
+    }
+#endif
+}
+
+/* Ends what that changed. */
+static inline void target_tend_end(void)
+{
+#if SHARDMM_STRESS_OWN
+    (void)shardmm_option_set("purge_delay", 1000);
+#endif
+}
+
 /* Gives back what the calling thread keeps. */
 static inline void target_flush(void)
 {

@@ -6,8 +6,12 @@
  *     worker_supply        supplier only: a small block for the neighbour
  *     worker_step          one random slot: empty, a block is made; full, freed, resized, handed on, checked
  */
+#include <sys/resource.h>
+
 #include "stress.h"
 #include "target.h"
+
+#define WORKER_NICE 10
 
 /* Everything that goes out of slots and in goes through these two, which keep `held`. */
 
@@ -39,7 +43,7 @@ static bool worker_reserve(struct worker *worker, size_t size)
 {
     size_t at = random_below(&worker->actor.random, WORKER_SLOTS);
 
-    for (size_t i = 0; i < WORKER_SLOTS && worker->held + size > WORKER_BYTES; i++) {
+    for (size_t i = 0; i < WORKER_SLOTS && worker->held + size > stress.worker_bytes; i++) {
         struct block *slot = &worker->slots[at];
 
         if (slot->memory != NULL && slot->size > SMALL_MAX) {
@@ -47,7 +51,7 @@ static bool worker_reserve(struct worker *worker, size_t size)
         }
         at = at + 1 == WORKER_SLOTS ? 0 : at + 1;
     }
-    return worker->held + size <= WORKER_BYTES;
+    return worker->held + size <= stress.worker_bytes;
 }
 
 static void worker_make(struct worker *worker, struct block *slot)
@@ -147,7 +151,7 @@ static void worker_receive(struct worker *worker)
     for (unsigned i = 0; i < 2 && mailbox_take(&worker->mail, &block); i++) {
         struct block *slot = &worker->slots[random_below(&actor->random, WORKER_SLOTS)];
 
-        if (slot->memory == NULL && worker->held + block.size <= WORKER_BYTES) {
+        if (slot->memory == NULL && worker->held + block.size <= stress.worker_bytes) {
             if (block_check(actor, &block, "after hand-over")) {
                 slot_fill(worker, slot, &block);
             }
@@ -193,6 +197,8 @@ void *worker_main(void *argument)
 {
     struct worker *worker = argument;
 
+    /* More workers than processors would leave no turn to what comes from outside. The thread's own number. */
+    (void)setpriority(PRIO_PROCESS, 0, WORKER_NICE);
     for (unsigned turn = 0; !stress_stopped(); turn++) {
         gate_pass(&stress.gate);
         worker_receive(worker);
