@@ -45,9 +45,12 @@ static uint64_t thread_seed(void)
 
 void smm_test_point(enum smm_test_point point)
 {
-    static _Thread_local uint64_t state;
-    static _Thread_local unsigned left;
-    static _Thread_local enum smm_test_point favourite;
+    /* Not the default model, which may allocate at the first use. */
+    static _Thread_local struct {
+        uint64_t state;
+        unsigned left;
+        enum smm_test_point favourite;
+    } own __attribute__((tls_model("initial-exec")));
     smm_test_hook *const set = smm_load_acquire(&hook);
     const int saved = errno;
 
@@ -56,16 +59,16 @@ void smm_test_point(enum smm_test_point point)
         errno = saved;
         return;
     }
-    if (left-- == 0) {
-        if (state == 0)
-            state = thread_seed();
-        left = EPOCH;
-        favourite = (enum smm_test_point)(random_next(&state) % SMM_AT_COUNT);
+    if (own.left-- == 0) {
+        if (own.state == 0)
+            own.state = thread_seed();
+        own.left = EPOCH;
+        own.favourite = (enum smm_test_point)(random_next(&own.state) % SMM_AT_COUNT);
     }
-    const unsigned dice = (unsigned)random_next(&state) % 1024;
-    if (dice < (point == favourite ? FAVOUR_OF_1024 : YIELD_OF_1024))
+    const unsigned dice = (unsigned)random_next(&own.state) % 1024;
+    if (dice < (point == own.favourite ? FAVOUR_OF_1024 : YIELD_OF_1024))
         smm_os_yield();
-    if (point == favourite && dice >= 1024 - PAUSE_OF_1024)
+    if (point == own.favourite && dice >= 1024 - PAUSE_OF_1024)
         (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     errno = saved;
 }
