@@ -189,6 +189,19 @@ static void a_page_queued_again_while_it_is_drained_does_not_end_the_queue(void 
     assert_int_equal(queue_length(mine), 1);
 }
 
+/* Or taken from it while it is queued: the exchange leaves no gap. */
+static void a_page_queued_while_the_queue_is_taken_is_not_lost(void **state)
+{
+    (void)state;
+    give_foreign(items[0]);
+    at(SMM_AT_QUEUE_TAKEN, 0, push_5);
+    assert_true(smm_small_drain(mine));
+    assert_fired(1);
+    assert_int_equal(queue_length(mine), 1);
+    assert_true(smm_small_drain(mine));
+    assert_int_equal(listed(smm_page_of(items[ITEMS + 1])), 0);
+}
+
 static void drain_mine(void)
 {
     (void)smm_small_drain(mine);
@@ -1025,14 +1038,19 @@ static void a_pop_sees_that_the_same_heap_is_on_top_again(void **state)
     assert_null(smm_heap_stack_pop(&stack));
 }
 
+static void pop_one(void)
+{
+    assert_ptr_equal(smm_heap_stack_pop(&stack), &waiting[0]);
+}
+
 static void a_push_that_was_overtaken_lies_on_the_new_top(void **state)
 {
     (void)state;
-    at(SMM_AT_STACK_PUSH, 0, pop_two_and_push_the_first);
+    at(SMM_AT_STACK_PUSH, 0, pop_one);
     smm_heap_stack_push(&stack, &waiting[3], &waiting[3]);
     assert_fired(1);
     assert_ptr_equal(smm_heap_stack_pop(&stack), &waiting[3]);
-    assert_ptr_equal(smm_heap_stack_pop(&stack), &waiting[0]);
+    assert_ptr_equal(smm_heap_stack_pop(&stack), &waiting[1]);
     assert_ptr_equal(smm_heap_stack_pop(&stack), &waiting[2]);
     assert_null(smm_heap_stack_pop(&stack));
 }
@@ -1180,6 +1198,34 @@ static void an_ended_thread_has_no_heap(void **state)
     assert_fired(2);
 }
 
+static void *live_with_much(void *heap)
+{
+    enum { MUCH = 100 };
+    uintptr_t errors = 0;
+    void *all[MUCH];
+
+    for (unsigned i = 0; i < MUCH; i++)
+        all[i] = shardmm_malloc(SIZE);
+    *(struct smm_heap **)heap = smm_heap_self;
+    for (unsigned i = 0; i < MUCH; i++)
+        shardmm_free(all[i]);
+    EXPECT(errors, smm_load_relaxed(&smm_heap_self->small.pool.dirty_count) > 10);
+    return ERRORS(errors);
+}
+
+static void an_ended_heap_keeps_no_more_than_the_reserve(void **state)
+{
+    const uint32_t reserve = smm_load_relaxed(&smm_collect_settings.reserve_pages);
+    struct smm_heap *heap = NULL;
+
+    (void)state;
+    smm_store_relaxed(&smm_collect_settings.reserve_pages, 3);
+    assert_no_errors(thread_end(thread_start(live_with_much, &heap)));
+    smm_store_relaxed(&smm_collect_settings.reserve_pages, reserve);
+    assert_int_equal(smm_load_relaxed(&heap->small.pool.dirty_count), 3);
+    assert_ptr_equal(heap->small.classes[CLASS].first, SMM_EMPTY_PAGE);
+}
+
 static pthread_barrier_t both;
 
 static void *live_with_another(void *result)
@@ -1206,6 +1252,28 @@ static void two_threads_have_two_heaps(void **state)
     assert_true(smm_heap_is_real(had[0]) && smm_heap_is_real(had[1]));
     assert_ptr_not_equal(had[0], had[1]);
     pthread_barrier_destroy(&both);
+}
+
+static unsigned waiting_count(void)
+{
+    struct smm_heap *const all = smm_heap_take_waiting();
+    unsigned count = 0;
+
+    for (const struct smm_heap *heap = all; heap != NULL; heap = smm_load_relaxed(&heap->next_waiting))
+        count++;
+    smm_heap_put_waiting(all);
+    return count;
+}
+
+static void no_heap_is_lost_by_a_collector(void **state)
+{
+    unsigned before;
+
+    two_threads_have_two_heaps(state); /* that wait now */
+    before = waiting_count();
+    assert_true(before >= 2);
+    (void)smm_purge();
+    assert_int_equal(waiting_count(), before);
 }
 
 /* ---- Collectors, and the heap for threads without one ---- */
@@ -1429,7 +1497,7 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
     const pid_t child = fork();
     if (child == 0) {
         signal(SIGALRM, SIG_DFL);
-        alarm(3);
+        alarm(2);
         for (unsigned i = 0; i < COUNT_OF(lock_acts); i++)
             lock_acts[i]();
         for (heap = smm_heap_first(); heap != NULL; heap = heap->next)
@@ -1446,7 +1514,7 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
     assert_int_equal(status, 0);
     assert_fired(1);
     assert_int_equal(passed, 0);
-    alarm(20);
+    alarm(5);
     for (unsigned i = 0; i < COUNT_OF(lock_acts); i++)
         thread_end(lock_threads[i]);
     for (unsigned i = 0; i < COUNT_OF(lock_acts); i++)
@@ -1455,6 +1523,47 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
     for (heap = smm_heap_first(); heap != NULL; heap = heap->next)
         assert_true(smm_load_relaxed(&heap->small.pool.lock.state) == 0 &&
                     smm_load_relaxed(&heap->medium.lock.state) == 0);
+}
+
+/* Registered before the library's own, so that it runs when all is locked. */
+static bool handler_allocates;
+
+static void allocate_in_handler(void)
+{
+    static const size_t sizes[] = {100, SIZE, MEDIUM, LARGE};
+
+    if (!handler_allocates)
+        return;
+    for (unsigned i = 0; i < COUNT_OF(sizes); i++)
+        shardmm_free(shardmm_malloc(sizes[i]));
+    (void)smm_purge();
+}
+
+__attribute__((constructor(101))) static void register_handler(void)
+{
+    if (pthread_atfork(allocate_in_handler, allocate_in_handler, allocate_in_handler) != 0)
+        abort();
+}
+
+static void fork_handlers_of_others_pass_through_all_locks(void **state)
+{
+    int status = -1;
+    const pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(2);
+        handler_allocates = true;
+        const pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(0);
+        if (waitpid(grandchild, &status, 0) != grandchild || status != 0)
+            _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 static _Atomic(bool) may_end;
@@ -1518,6 +1627,7 @@ int main(void)
         small_test(a_take_that_was_overtaken_takes_all),
         small_test(queueing_that_was_overtaken_queues_both),
         small_test(a_page_queued_again_while_it_is_drained_does_not_end_the_queue),
+        small_test(a_page_queued_while_the_queue_is_taken_is_not_lost),
         small_test(a_drain_between_push_and_queueing_leaves_the_page_alone),
         small_test(a_push_to_a_page_whose_list_was_borrowed_queues_it_once),
         small_test(a_borrower_that_was_overtaken_takes_nothing),
@@ -1547,16 +1657,19 @@ int main(void)
         stack_test(a_pop_sees_that_the_same_heap_is_on_top_again),
         stack_test(a_push_that_was_overtaken_lies_on_the_new_top),
         stack_test(a_take_of_all_that_was_overtaken_loses_none),
+        heap_test(two_threads_have_two_heaps),
         heap_test(a_birth_waits_for_the_heaps_that_a_collector_has),
         heap_test(a_birth_looks_again_before_it_makes_a_heap),
         heap_test(a_thread_has_its_heap_before_it_asks_for_its_end),
         heap_test(an_ended_thread_has_no_heap),
-        heap_test(two_threads_have_two_heaps),
+        heap_test(an_ended_heap_keeps_no_more_than_the_reserve),
+        heap_test(no_heap_is_lost_by_a_collector),
         heap_test(collecting_and_making_heaps_are_under_one_lock),
         heap_test(the_shared_heap_is_under_a_lock),
         heap_test(a_tick_does_not_collect_beside_another_collector),
 #if !defined(__SANITIZE_THREAD__)
         heap_test(all_locks_are_held_over_a_fork_and_free_after_it),
+        heap_test(fork_handlers_of_others_pass_through_all_locks),
         heap_test(heaps_of_other_threads_are_orphans_in_the_child),
 #endif
     };

@@ -82,13 +82,15 @@ static void *take_and_give(void *argument)
 
 static void a_release_wakes_who_sleeps(void **state)
 {
-    struct smm_lock mine = {0};
+    static struct smm_lock mine;
 
     (void)state;
     smm_lock_acquire(&mine);
     const pthread_t waiter = thread_start(take_and_give, &mine);
-    while (smm_load_relaxed(&mine.state) != 2)
+    for (unsigned ms = 0; smm_load_relaxed(&mine.state) != 2; ms++) {
+        assert_true(ms < 5000);
         sleep_ms(1);
+    }
     sleep_ms(20);
     smm_lock_release(&mine);
     thread_end(waiter);
@@ -170,10 +172,10 @@ static void other_threads_lock_as_usual_while_one_forks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_release_wakes_who_sleeps),
         cmocka_unit_test(one_thread_at_a_time_is_inside),
         cmocka_unit_test(zero_filled_memory_is_a_free_lock),
         cmocka_unit_test(trying_takes_a_free_lock_and_does_not_wait_for_a_held_one),
-        cmocka_unit_test(a_release_wakes_who_sleeps),
         cmocka_unit_test(a_reset_frees_a_lock_that_others_waited_for),
         cmocka_unit_test(the_thread_that_forks_passes_through_and_no_other),
         cmocka_unit_test(other_threads_lock_as_usual_while_one_forks),

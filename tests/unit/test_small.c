@@ -266,8 +266,10 @@ static void borrowed_items_run_out_and_own_pages_follow(void **state)
     char *items[PAGE_ITEMS];
 
     (void)state;
-    for (unsigned i = 0; i < PAGE_ITEMS; i++)
+    for (unsigned i = 0; i < PAGE_ITEMS; i++) {
         items[i] = alloc(mine, CLASS_MAX);
+        memset(items[i], 0xff, 64); /* no link of the last one is left by chance */
+    }
     for (unsigned i = 0; i < PAGE_ITEMS; i++)
         release(other, items[i]);
     for (unsigned i = PAGE_ITEMS; i-- > 0;)
@@ -381,6 +383,8 @@ static void memory_of_a_dead_page_goes_back_without_its_owner(void **state)
     (void)state;
     assert_int_equal(smm_small_purge_dead(mine, true), SMM_PAGE_SIZE);
     assert_int_equal(first_not_zero(smm_page_memory(page), SMM_PAGE_SIZE), SMM_PAGE_SIZE);
+    assert_int_equal(smm_load_relaxed(&page->foreign),
+                     smm_foreign_word(0, 0, PAGE_ITEMS) | SMM_FOREIGN_QUEUED | SMM_FOREIGN_PURGED);
     assert_int_equal(smm_small_purge_dead(mine, true), 0);
     assert_int_equal(smm_small_purge_dead(mine, false), 0);
     assert_int_equal(blocks_of(mine), 0);
