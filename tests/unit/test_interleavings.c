@@ -19,6 +19,15 @@
 #include "small/foreign_free.h"
 #include "unit.h"
 
+/* For what may run in other threads than the test's. */
+#define MUST(condition)                                                                                   \
+    do {                                                                                                  \
+        if (!(condition)) {                                                                               \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                       \
+            abort();                                                                                      \
+        }                                                                                                 \
+    } while (0)
+
 /* ---- What another thread might do, and where ---- */
 
 static _Thread_local enum smm_test_point armed_at = SMM_AT_COUNT;
@@ -672,7 +681,7 @@ static char *medium_alloc(void)
 {
     size_t dirty;
     char *const block = smm_medium_alloc(&medium, MEDIUM, SMM_BLOCK_ALIGN, &dirty);
-    assert_non_null(block);
+    MUST(block != NULL);
     return block;
 }
 
@@ -700,7 +709,7 @@ static void free_foreign_2(void)
 
 static void free_own_1(void)
 {
-    assert_int_equal(smm_medium_free(&medium, blocks[1]), SMM_FAULT_NONE);
+    MUST(smm_medium_free(&medium, blocks[1]) == SMM_FAULT_NONE);
 }
 
 static void of_two_that_free_a_medium_block_the_second_is_told(void **state)
@@ -863,7 +872,7 @@ static int large_setup(void **state)
 
 static void free_large(void)
 {
-    assert_int_equal(smm_large_free(large), SMM_FAULT_NONE);
+    MUST(smm_large_free(large) == SMM_FAULT_NONE);
 }
 
 static void of_two_that_free_a_large_block_the_second_is_told(void **state)
@@ -973,17 +982,17 @@ static int hooked(void **state)
 
 static void act_segment(void)
 {
-    assert_non_null(smm_segment_take(false));
+    MUST(smm_segment_take(false) != NULL);
 }
 
 static void act_map(void)
 {
-    assert_true(smm_segment_map_prepare((void *)((uintptr_t)3 << 40)));
+    MUST(smm_segment_map_prepare((void *)((uintptr_t)3 << 40)));
 }
 
 static void act_metadata(void)
 {
-    assert_non_null(smm_metadata_alloc(64, 64));
+    MUST(smm_metadata_alloc(64, 64) != NULL);
 }
 
 static void segments_their_map_and_metadata_are_under_locks(void **state)
@@ -1150,9 +1159,9 @@ static struct smm_heap *my_heap;
 static void allocate_while_it_is_born(void)
 {
     my_heap = smm_heap_self;
-    assert_true(smm_heap_is_real(my_heap));
-    assert_non_null(shardmm_malloc(5000));
-    assert_ptr_equal(smm_heap_self, my_heap);
+    MUST(smm_heap_is_real(my_heap));
+    MUST(shardmm_malloc(5000) != NULL);
+    MUST(smm_heap_self == my_heap);
 }
 
 static void *be_born_and_live(void *unused)
@@ -1169,18 +1178,31 @@ static void a_thread_has_its_heap_before_it_asks_for_its_end(void **state)
     assert_fired(1);
 }
 
+static bool is_waiting(const struct smm_heap *heap)
+{
+    struct smm_heap *const all = smm_heap_take_waiting();
+    const struct smm_heap *at = all;
+
+    while (at != NULL && at != heap)
+        at = smm_load_relaxed(&at->next_waiting);
+    smm_heap_put_waiting(all);
+    return at != NULL;
+}
+
 static void use_after_the_end(void)
 {
-    assert_ptr_equal(smm_heap_self, &smm_ended_heap);
+    MUST(smm_heap_self == &smm_ended_heap);
+    MUST(!is_waiting(my_heap)); /* it is not yet anybody's */
     void *const block = shardmm_malloc(100);
-    assert_non_null(block);
-    assert_ptr_equal(smm_heap_self, &smm_ended_heap);
+    MUST(block != NULL);
+    MUST(smm_heap_self == &smm_ended_heap);
     shardmm_free(block);
 }
 
 static void *end_and_use_after(void *argument)
 {
     void *const result = live(NULL);
+    my_heap = smm_heap_self;
     at(*(const enum smm_test_point *)argument, 0, use_after_the_end);
     return result;
 }
@@ -1298,7 +1320,7 @@ static void act_birth(void)
     struct smm_heap *const all = smm_heap_take_waiting();
     struct smm_heap *const made = smm_heap_enter();
 
-    assert_non_null(made);
+    MUST(made != NULL);
     smm_heap_leave(made);
     smm_heap_put_waiting(all);
 }
@@ -1381,6 +1403,8 @@ static void *make_the_shared_heap(void *unused)
     at(SMM_AT_SHARED_SHOWN, 0, stop_before_the_first_use);
     void *const block = shardmm_malloc(100);
     EXPECT(errors, block != NULL);
+    if (smm_load_relaxed(&fired) == 0)
+        smm_store_relaxed(&step, 1);
     smm_heap_self = &smm_empty_heap;
     return ERRORS(errors);
 }
@@ -1523,6 +1547,63 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
     for (heap = smm_heap_first(); heap != NULL; heap = heap->next)
         assert_true(smm_load_relaxed(&heap->small.pool.lock.state) == 0 &&
                     smm_load_relaxed(&heap->medium.lock.state) == 0);
+}
+
+static void (*lock_user)(void);
+
+static void *use_locks(void *unused)
+{
+    lock_user();
+    return unused;
+}
+
+static pthread_t lock_user_thread;
+
+static void start_lock_user(void)
+{
+    lock_user_thread = thread_start(use_locks, NULL);
+    sleep_ms(3);
+}
+
+static void use_new_arenas(void)
+{
+    for (unsigned i = 0; i < 9; i++)
+        MUST(shardmm_malloc(SMM_MIB - 4096) != NULL);
+}
+
+static void use_all(void)
+{
+    act_purge();
+    act_without_a_heap();
+}
+
+/* Whoever holds two locks has taken them in one order, the thread that forks too: it meets others after each of its
+ * locks. A dead-lock is ended by the alarm of the child that this happens in. */
+static void a_fork_and_others_do_not_wait_for_each_other(void **state)
+{
+    void (*const users[])(void) = {use_all, use_new_arenas, act_segment};
+    int status = -1;
+
+    (void)state;
+    act_without_a_heap(); /* the shared heap is there */
+    for (unsigned i = 0; i < COUNT_OF(users); i++)
+        for (unsigned lock = 0; lock < 8 + 2 * heap_count(); lock++) {
+            const pid_t child = fork();
+            if (child == 0) {
+                signal(SIGALRM, SIG_DFL);
+                alarm(3);
+                lock_user = users[i];
+                at(SMM_AT_LOCK_HELD, lock, start_lock_user);
+                if (fork() == 0)
+                    _exit(0);
+                if (armed_at == SMM_AT_COUNT)
+                    thread_end(lock_user_thread);
+                _exit(0);
+            }
+            assert_int_equal(waitpid(child, &status, 0), child);
+            if (status != 0)
+                fail_msg("user %u after lock %u: status 0x%x", i, lock, (unsigned)status);
+        }
 }
 
 /* Registered before the library's own, so that it runs when all is locked. */
@@ -1669,6 +1750,7 @@ int main(void)
         heap_test(a_tick_does_not_collect_beside_another_collector),
 #if !defined(__SANITIZE_THREAD__)
         heap_test(all_locks_are_held_over_a_fork_and_free_after_it),
+        heap_test(a_fork_and_others_do_not_wait_for_each_other),
         heap_test(fork_handlers_of_others_pass_through_all_locks),
         heap_test(heaps_of_other_threads_are_orphans_in_the_child),
 #endif
