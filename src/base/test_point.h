@@ -24,6 +24,7 @@ enum smm_test_point {
     SMM_AT_RETURN_BORROWED,  /* a stand-in's items are linked; before the push */
     SMM_AT_DEAD_SEEN,        /* all items were found listed; before the compare that notes it */
     SMM_AT_DEAD_FOUND,       /* the same; before the compare to busy */
+    SMM_AT_DEAD_ALIVE,       /* busy, and not dead after all */
     SMM_AT_DEAD_BUSY,        /* busy, the memory is still there */
     SMM_AT_DEAD_DECOMMITTED, /* busy, the memory has gone */
     SMM_AT_RELINKED,         /* busy, the memory stayed and is linked anew */
@@ -62,9 +63,12 @@ enum smm_test_point {
     SMM_AT_WAITING_TAKEN,    /* a collector has all waiting heaps */
     SMM_AT_TICK,             /* before the compare of the last tick */
     SMM_AT_COLLECT_HEAP,     /* a collector goes on to the next heap */
-    /* control/ and platform/ */
+    /* control/, segment/ and platform/ */
+    SMM_AT_ACCOUNT_PEAK,     /* before the next compare */
     SMM_AT_FORK_LOCKED,      /* the thread that forks has all locks, and has not named itself */
     SMM_AT_LOCK_ACQUIRE,     /* before the compare */
+    SMM_AT_LOCK_TRY,         /* it was free; before the compare */
+    SMM_AT_LOCK_WAIT,        /* it says that somebody sleeps; before the sleep */
     SMM_AT_LOCK_HELD,
     SMM_AT_LOCK_RELEASED,    /* before the wake-up */
     SMM_AT_COUNT

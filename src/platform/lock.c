@@ -22,8 +22,10 @@ void smm_lock_acquire_slow(struct smm_lock *lock)
         smm_cpu_relax();
     }
     /* From here on the state is 2 while held: a release then wakes, sometimes for nobody. */
-    while (smm_exchange_acquire(&lock->state, 2) != 0)
+    while (smm_exchange_acquire(&lock->state, 2) != 0) {
+        SMM_TEST_POINT(LOCK_WAIT);
         smm_os_wait(&lock->state, 2);
+    }
 }
 
 void smm_lock_wake(struct smm_lock *lock)

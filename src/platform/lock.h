@@ -38,7 +38,9 @@ SMM_INLINE void smm_lock_acquire(struct smm_lock *lock)
 SMM_INLINE bool smm_lock_try(struct smm_lock *lock)
 {
     uint32_t seen = 0;
-    return smm_load_relaxed(&lock->state) == 0 && smm_cas_strong_acquire(&lock->state, &seen, 1);
+
+    return smm_load_relaxed(&lock->state) == 0 &&
+           (SMM_TEST_POINT(LOCK_TRY), smm_cas_strong_acquire(&lock->state, &seen, 1));
 }
 
 SMM_INLINE void smm_lock_release(struct smm_lock *lock)

@@ -19,7 +19,7 @@ void smm_account_commit(size_t bytes)
     uint64_t peak = smm_load_relaxed(&smm_account.committed_peak);
 
     while (now > peak && !smm_cas_weak_relaxed(&smm_account.committed_peak, &peak, now))
-        ;
+        SMM_TEST_POINT(ACCOUNT_PEAK);
     smm_add_relaxed(&smm_account.commits, 1);
 }
 

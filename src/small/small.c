@@ -487,6 +487,7 @@ static size_t purge_dead_page(struct smm_page *page, bool force)
     if (!smm_cas_strong_acq_rel(&page->foreign, &word, word | SMM_FOREIGN_BUSY))
         return 0;
     if (count != smm_load_relaxed(&page->shared_capacity)) {
+        SMM_TEST_POINT(DEAD_ALIVE);
         (void)smm_and_release(&page->foreign, ~(SMM_FOREIGN_BUSY | SMM_FOREIGN_SEEN));
         return 0;
     }

@@ -1015,6 +1015,46 @@ static void segments_their_map_and_metadata_are_under_locks(void **state)
     }
 }
 
+static struct smm_lock lone_lock;
+
+static void take_lone_lock(void)
+{
+    smm_lock_acquire(&lone_lock);
+}
+
+static void of_two_that_try_a_lock_one_has_it(void **state)
+{
+    (void)state;
+    at(SMM_AT_LOCK_TRY, 0, take_lone_lock);
+    assert_false(smm_lock_try(&lone_lock));
+    assert_fired(1);
+    smm_lock_release(&lone_lock);
+    assert_int_equal(smm_load_relaxed(&lone_lock.state), 0);
+}
+
+static void release_lone_lock(void)
+{
+    smm_lock_release(&lone_lock);
+}
+
+static void *take_and_release(void *unused)
+{
+    alarm(5);
+    at(SMM_AT_LOCK_WAIT, 0, release_lone_lock);
+    take_lone_lock();
+    release_lone_lock();
+    alarm(0);
+    return unused;
+}
+
+static void a_lock_released_before_the_sleep_is_not_slept_on(void **state)
+{
+    (void)state;
+    take_lone_lock();
+    thread_end(thread_start(take_and_release, NULL));
+    assert_fired(1);
+}
+
 /* ---- The stack of waiting heaps ---- */
 
 static struct smm_heap_stack stack;
@@ -1735,6 +1775,8 @@ int main(void)
         large_test(the_cache_of_large_blocks_is_under_its_lock),
         large_test(a_surplus_block_is_taken_out_under_the_lock),
         plain_test(segments_their_map_and_metadata_are_under_locks),
+        plain_test(of_two_that_try_a_lock_one_has_it),
+        plain_test(a_lock_released_before_the_sleep_is_not_slept_on),
         stack_test(a_pop_sees_that_the_same_heap_is_on_top_again),
         stack_test(a_push_that_was_overtaken_lies_on_the_new_top),
         stack_test(a_take_of_all_that_was_overtaken_loses_none),
