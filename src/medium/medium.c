@@ -504,8 +504,12 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault)
     SMM_TEST_POINT(MEDIUM_CHECKED);
     smm_lock_acquire(&owner->lock);
     drain(owner);
+    /* Again, now that nobody else changes it. */
+    *fault = chunk_check(block);
     const size_t before = smm_chunk_size(chunk);
-    if (need < before)
+    if (*fault != SMM_FAULT_NONE)
+        done = false;
+    else if (need < before)
         chunk_split(owner, chunk, need);
     else if (need > before)
         done = chunk_grow(owner, chunk, need);

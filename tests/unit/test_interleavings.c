@@ -733,6 +733,26 @@ static void of_two_that_free_a_medium_block_the_second_is_told(void **state)
     assert_int_equal(smm_medium_verify(&medium), 0);
 }
 
+/* Or a free chunk would be split or grown. */
+static void a_medium_block_freed_while_it_is_resized_is_told(void **state)
+{
+    static const size_t sizes[] = {MEDIUM - 10000, MEDIUM + 10000};
+    void (*const frees[])(void) = {free_own_1, free_foreign_1};
+
+    (void)state;
+    for (unsigned i = 0; i < COUNT_OF(sizes); i++)
+        for (unsigned k = 0; k < COUNT_OF(frees); k++) {
+            enum smm_fault fault = SMM_FAULT_NONE;
+            medium_setup(NULL);
+            at(SMM_AT_MEDIUM_CHECKED, 0, frees[k]);
+            assert_false(smm_medium_resize(blocks[1], sizes[i], &fault));
+            assert_fired(1);
+            assert_int_equal(fault, SMM_FAULT_FREED);
+            assert_int_equal(smm_medium_verify(&medium), 0);
+            assert_int_equal(medium.carving->live, 3);
+        }
+}
+
 static void free_neighbours(void)
 {
     assert_int_equal(smm_medium_free(&medium, blocks[0]), SMM_FAULT_NONE);
@@ -1764,6 +1784,7 @@ int main(void)
         small_test(the_free_pages_of_a_heap_are_under_its_lock),
         small_test(pages_come_back_from_the_system_under_the_lock),
         medium_test(of_two_that_free_a_medium_block_the_second_is_told),
+        medium_test(a_medium_block_freed_while_it_is_resized_is_told),
         medium_test(a_block_that_is_flagged_and_not_listed_is_no_neighbour_to_merge_with),
         medium_test(a_medium_push_that_was_overtaken_lists_both),
         medium_test(what_is_freed_while_others_are_merged_waits_for_the_next_time),
