@@ -28,10 +28,12 @@ void smm_test_hook_set(smm_test_hook *set)
     smm_store_release(&hook, set);
 }
 
-static uint64_t random_next(uint64_t *state)
+/* splitmix64's last step: neighbours become numbers that have nothing to do with each other. */
+static uint64_t mixed(uint64_t number)
 {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
+    number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
+    number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
+    return number ^ (number >> 31);
 }
 
 static uint64_t thread_seed(void)
@@ -45,12 +47,8 @@ static uint64_t thread_seed(void)
 
 void smm_test_point(enum smm_test_point point)
 {
-    /* Not the default model, which may allocate at the first use. */
-    static _Thread_local struct {
-        uint64_t state;
-        unsigned left;
-        enum smm_test_point favourite;
-    } own __attribute__((tls_model("initial-exec")));
+    /* From the thread's seed upwards. Not the default model, which may allocate at the first use. */
+    static _Thread_local uint64_t visits __attribute__((tls_model("initial-exec")));
     smm_test_hook *const set = smm_load_acquire(&hook);
     const int saved = errno;
 
@@ -59,16 +57,14 @@ void smm_test_point(enum smm_test_point point)
         errno = saved;
         return;
     }
-    if (own.left-- == 0) {
-        if (own.state == 0)
-            own.state = thread_seed();
-        own.left = EPOCH;
-        own.favourite = (enum smm_test_point)(random_next(&own.state) % SMM_AT_COUNT);
-    }
-    const unsigned dice = (unsigned)random_next(&own.state) % 1024;
-    if (dice < (point == own.favourite ? FAVOUR_OF_1024 : YIELD_OF_1024))
+    if (visits == 0)
+        visits = thread_seed();
+    visits++;
+    const bool favourite = point == mixed(visits / EPOCH) % SMM_AT_COUNT;
+    const unsigned dice = (unsigned)(mixed(~visits) % 1024);
+    if (dice < (favourite ? FAVOUR_OF_1024 : YIELD_OF_1024))
         smm_os_yield();
-    if (point == own.favourite && dice >= 1024 - PAUSE_OF_1024)
+    if (favourite && dice >= 1024 - PAUSE_OF_1024)
         (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     errno = saved;
 }
