@@ -17,13 +17,6 @@
 
 /* TSan takes its own thread state away in the last round of destructors and dies when instrumented code runs
  * after that: there, the visitors stop one round early. */
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
 #ifdef UNDER_TSAN
 #define LATE_ROUNDS_MAX (PTHREAD_DESTRUCTOR_ITERATIONS - 2)
 #else

@@ -11,10 +11,23 @@
 #include "block.h"
 #include "exchange.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
 #define WORKERS_MAX 256u
 #define WORKER_SLOTS ((size_t)3000) /* some 2000 of them full on average */
 #define WORKER_BYTES_MAX (24 * MIB) /* what one worker may hold, */
-#define ALL_BYTES_MAX (1024 * MIB)  /* and all of them */
+/* and all of them. TSan adds several bytes for each. */
+#ifdef UNDER_TSAN
+#define ALL_BYTES_MAX (256 * MIB)
+#else
+#define ALL_BYTES_MAX (1024 * MIB)
+#endif
 
 /* Only its thread touches it, apart from the mailboxes and actor's counts. */
 struct worker {
