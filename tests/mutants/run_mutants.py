@@ -281,7 +281,7 @@ class Job:
 def work(directory, todo, repeat, results):
     try:
         job = Job(directory)
-    except OSError as error:
+    except (OSError, shutil.Error) as error:
         results.put((None, "broken", str(error), 0))
         return
     while True:
@@ -292,8 +292,9 @@ def work(directory, todo, repeat, results):
         started = time.monotonic()
         try:
             verdict, text = job.try_mutant(mutant, repeat)
-        except (Fault, OSError) as fault:
-            verdict, text = "broken", str(fault)
+        except Exception as fault:  # pylint: disable=broad-except
+            # Whatever it is, the others go on, and this one counts as not killed.
+            verdict, text = "broken", str(fault) or repr(fault)
         results.put((mutant, verdict, text, time.monotonic() - started))
 
 
