@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* platform.h - all that the allocator asks of the operating system: one contract, one file per system.
  *
- * Every call keeps errno, may be made by any thread, and allocates nothing. Memory that a call hands out is
- * never known to the C library's own allocator.
+ * Every call keeps errno, may be made by any thread, allocates nothing, and is no point at which a thread can be
+ * cancelled. Memory that a call hands out is never known to the C library's own allocator.
  *
  *     reserved   addresses that nobody else gets; touching them is a fault
  *     committed  readable and writable; zero until first written

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -34,8 +33,36 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels answer EINVAL */
 #endif
 
+/* The kernel's own header is not there for every C library (musl has none of it). */
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 };
+
 /* Not MAP_NORESERVE: that would keep the kernel from counting, and so from refusing, what is committed later. */
 enum { MAP_RESERVED = MAP_PRIVATE | MAP_ANONYMOUS };
+
+/* ---- Files ----
+ *
+ * By the bare system calls: the C library's functions of these names are cancellation points, and a thread that
+ * another one cancels would end inside malloc(), with locks held. */
+
+static int file_open(const char *path, int flags, unsigned mode)
+{
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
+}
+
+static ssize_t file_read(int file, void *bytes, size_t size)
+{
+    return (ssize_t)syscall(SYS_read, file, bytes, size);
+}
+
+static ssize_t file_write(int file, const void *bytes, size_t size)
+{
+    return (ssize_t)syscall(SYS_write, file, bytes, size);
+}
+
+static void file_close(int file)
+{
+    (void)syscall(SYS_close, file);
+}
 
 /* ---- Memory ---- */
 
@@ -259,11 +286,11 @@ bool smm_os_huge_available(void)
 
     if (state == UNKNOWN) {
         const int saved = errno;
-        const int file = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+        const int file = file_open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY, 0);
         char text[64];
-        const ssize_t length = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+        const ssize_t length = file >= 0 ? file_read(file, text, sizeof text - 1) : 0;
         if (file >= 0)
-            (void)close(file);
+            file_close(file);
         text[length > 0 ? length : 0] = 0;
         state = length > 0 && strstr(text, "[never]") == NULL ? AVAILABLE : MISSING;
         smm_store_relaxed(&known, state);
@@ -340,7 +367,10 @@ uint64_t smm_os_clock_us(void)
 void smm_os_wait(_Atomic(uint32_t) *word, uint32_t value)
 {
     const int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    const long failed = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    /* A filter that knows no futex: the holder needs the processor to come to its end. */
+    if (failed != 0 && errno != EAGAIN && errno != EINTR)
+        (void)sched_yield();
     errno = saved;
 }
 
@@ -432,7 +462,7 @@ void smm_os_write(int file, const char *text, size_t length)
     const int saved = errno;
 
     while (length != 0) {
-        const ssize_t written = write(file, text, length);
+        const ssize_t written = file_write(file, text, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
@@ -471,7 +501,7 @@ int smm_os_kept_stderr(void)
 int smm_os_create(const char *path)
 {
     const int saved = errno;
-    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int file = file_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     errno = saved;
     return file;
 }
@@ -479,7 +509,7 @@ int smm_os_create(const char *path)
 void smm_os_close(int file)
 {
     const int saved = errno;
-    (void)close(file);
+    file_close(file);
     errno = saved;
 }
 
