@@ -51,6 +51,8 @@ __attribute__((constructor)) static void start_late(void)
     smm_options_start();
     smm_stats_start();
     smm_fork_start();
+    /* Opens a file. Later the process may have locked itself in, where that is answered by a signal. */
+    (void)smm_os_huge_available();
     if (smm_option_verbose() >= 1)
         greet();
 }
