@@ -36,9 +36,14 @@ static inline void require_our_malloc(void)
 #include <dlfcn.h>
 #include <string.h>
 
+/* A program that replaces some of the family itself names the rest. */
+#ifndef FAMILY
+#define FAMILY "malloc", "free", "calloc", "realloc", "posix_memalign", "_Znwm", "_ZdlPv"
+#endif
+
 static inline void require_our_malloc(void)
 {
-    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "posix_memalign", "_Znwm", "_ZdlPv"};
+    static const char *const names[] = {FAMILY};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *const address = dlsym(RTLD_DEFAULT, names[i]);
