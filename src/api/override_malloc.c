@@ -56,19 +56,54 @@ EXPORT void free(void *block)
     smm_free(block);
 }
 
+/* The rarer calls go through the names of the others. Tools that put a malloc of their own before this one
+ * (valgrind, sanitizers, tracers) often do not know them, and a block of theirs would come here. */
+
+EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc(block, bytes);
+}
+
+#if SMM_CHECKS >= 1
+/* Our own free(), whatever else that name leads to. */
+static __attribute__((alias("free"))) void own_free(void *block);
+#endif
+
+/* The size can be checked where the block is known to be ours. */
+static void sized_check(void *block, size_t alignment, size_t size, const char *call)
+{
+#if SMM_CHECKS >= 1
+    if (free == own_free)
+        smm_free_sized_check(block, alignment, size, call);
+#else
+    (void)block;
+    (void)alignment;
+    (void)size;
+    (void)call;
+#endif
+}
+
 void free_sized(void *block, size_t size)
 {
-    smm_free_sized(block, size);
+    sized_check(block, 1, size, "free_sized");
+    free(block);
 }
 
 void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    smm_free_aligned_sized(block, alignment, size);
+    sized_check(block, alignment, size, "free_aligned_sized");
+    free(block);
 }
 
 void cfree(void *block)
 {
-    smm_free(block);
+    free(block);
 }
 
 void *__libc_malloc(size_t size)
@@ -116,16 +151,20 @@ EXPORT void *memalign(size_t alignment, size_t size)
 
 EXPORT void *valloc(size_t size)
 {
-    return smm_aligned(smm_os_page_size(), size);
+    return memalign(smm_os_page_size(), size);
 }
 
-/* A whole number of pages. */
-EXPORT void *pvalloc(size_t size)
+/* A size that cannot be rounded is passed on as it is, to fail for its own sake. */
+static size_t whole_pages(size_t size)
 {
     const size_t page = smm_os_page_size();
 
-    /* A size that cannot be rounded is passed on as it is, to fail for its own sake. */
-    return smm_aligned(page, size > PTRDIFF_MAX ? size : size == 0 ? page : smm_align_up(size, page));
+    return size > PTRDIFF_MAX ? size : size == 0 ? page : smm_align_up(size, page);
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+    return memalign(smm_os_page_size(), whole_pages(size));
 }
 
 EXPORT size_t malloc_usable_size(void *block)
@@ -133,7 +172,7 @@ EXPORT size_t malloc_usable_size(void *block)
     return smm_usable_size(block, "malloc_usable_size");
 }
 
-/* ---- Names by which some programs reach past an override ---- */
+/* ---- Names by which some programs, and the tools named above, reach past an override ---- */
 
 void *__libc_memalign(size_t alignment, size_t size)
 {
@@ -142,12 +181,12 @@ void *__libc_memalign(size_t alignment, size_t size)
 
 void *__libc_valloc(size_t size)
 {
-    return valloc(size);
+    return smm_aligned(smm_os_page_size(), size);
 }
 
 void *__libc_pvalloc(size_t size)
 {
-    return pvalloc(size);
+    return smm_aligned(smm_os_page_size(), whole_pages(size));
 }
 
 /* ---- glibc's calls about the state of the allocator ---- */
