@@ -164,8 +164,8 @@ routine shardmm_free, free, cfree, __libc_free
         free_as name_free
 endroutine
 
-; The sizes help nobody here: the page knows. Nor do the tag of nothrow and the alignment in operator delete, all of
-; whose forms are one; a program may bring its own.
+; The sizes help nobody here: the page knows. Nor does the alignment in operator delete; its other forms lead to these
+; two, or to what a program puts in their place: see override_new.c.
 routine shardmm_free_sized, free_sized
         free_as name_free_sized
 endroutine
@@ -175,9 +175,7 @@ routine shardmm_free_aligned_sized, free_aligned_sized
 endroutine
 
 %ifdef OVERRIDE
-weak_routine _ZdlPv, _ZdaPv, _ZdlPvm, _ZdaPvm, _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, \
-             _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t, \
-             _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t
+weak_routine _ZdlPv, _ZdlPvSt11align_val_t
         free_as name_delete
 endroutine
 %endif

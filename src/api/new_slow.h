@@ -16,6 +16,12 @@ void *smm_new_aligned_slow(size_t alignment, size_t size);
 void *smm_new_nothrow_slow(size_t size);
 void *smm_new_aligned_nothrow_slow(size_t alignment, size_t size);
 
+/* Where the program has a form of its own that throws: that one, or a null pointer when it threw. */
+void *smm_new_nothrow_of_program(size_t size);
+void *smm_new_array_nothrow_of_program(size_t size);
+void *smm_new_aligned_nothrow_of_program(size_t alignment, size_t size);
+void *smm_new_array_aligned_nothrow_of_program(size_t alignment, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

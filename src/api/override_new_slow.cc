@@ -102,6 +102,16 @@ void *allocate_or_throw(std::size_t alignment, std::size_t size)
     return block;
 }
 
+template <typename... Alignment> void *form_or_null(void *(*form)(std::size_t, Alignment...), std::size_t size,
+                                                    Alignment... alignment) noexcept
+{
+    try {
+        return form(size, alignment...);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
 // A handler gives up by throwing.
 void *allocate_or_null(std::size_t alignment, std::size_t size) noexcept
 {
@@ -132,4 +142,24 @@ void *smm_new_nothrow_slow(std::size_t size)
 void *smm_new_aligned_nothrow_slow(std::size_t alignment, std::size_t size)
 {
     return allocate_or_null(alignment, size);
+}
+
+void *smm_new_nothrow_of_program(std::size_t size)
+{
+    return form_or_null<>(::operator new, size);
+}
+
+void *smm_new_array_nothrow_of_program(std::size_t size)
+{
+    return form_or_null<>(::operator new[], size);
+}
+
+void *smm_new_aligned_nothrow_of_program(std::size_t alignment, std::size_t size)
+{
+    return form_or_null<std::align_val_t>(::operator new, size, std::align_val_t{alignment});
+}
+
+void *smm_new_array_aligned_nothrow_of_program(std::size_t alignment, std::size_t size)
+{
+    return form_or_null<std::align_val_t>(::operator new[], size, std::align_val_t{alignment});
 }
