@@ -114,6 +114,12 @@ static struct smm_heap *heap_birth(void)
 
     if (!exits_seen || smm_heap_self == &smm_ended_heap)
         return NULL;
+    /* The first thread's, when the dynamic linker has set all thread-local variables back (early_start.c). */
+    heap = smm_os_thread_exit_armed();
+    if (heap != NULL) {
+        smm_heap_self = heap;
+        return heap;
+    }
     heap = heap_take();
     if (heap == NULL)
         return NULL;

@@ -81,6 +81,8 @@ uintptr_t smm_os_thread_id(void);
 bool smm_os_thread_exit_register(void (*callback)(void *));
 /* Arms the calling thread. May call malloc(). False when the system had no memory for it. */
 bool smm_os_thread_exit_arm(void *value);
+/* What the calling thread armed itself with; NULL when it did not, or since it was called back. */
+void *smm_os_thread_exit_armed(void);
 
 /* Functions to call before fork() and after it in the parent and in the child. */
 bool smm_os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void));

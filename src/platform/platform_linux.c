@@ -405,6 +405,11 @@ bool smm_os_thread_exit_arm(void *value)
     return pthread_setspecific(exit_key, value) == 0;
 }
 
+void *smm_os_thread_exit_armed(void)
+{
+    return pthread_getspecific(exit_key);
+}
+
 bool smm_os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
     return pthread_atfork(prepare, parent, child) == 0;
