@@ -28,6 +28,7 @@ EXPORT void __libc_free(void *block);
 EXPORT void *__libc_memalign(size_t alignment, size_t size);
 EXPORT void *__libc_valloc(size_t size);
 EXPORT void *__libc_pvalloc(size_t size);
+EXPORT int __libc_mallopt(int parameter, int value);
 
 /* ---- The fast paths in C, unless asm/ brings these names ---- */
 
@@ -208,6 +209,11 @@ EXPORT int mallopt(int parameter, int value)
     return 1;
 }
 
+int __libc_mallopt(int parameter, int value)
+{
+    return mallopt(parameter, value);
+}
+
 #if SMM_HAVE_MALLINFO2
 /* What glibc calls arena, its main heap, is here all that is not in large blocks; what is free there is
  * memory that is kept for later. */
@@ -234,7 +240,7 @@ static int cut(size_t value)
 }
 
 /* Deprecated for its fields of int: values that do not fit are cut to the largest one. */
-EXPORT struct mallinfo mallinfo(void)
+static struct mallinfo cut_info(void)
 {
     const struct mallinfo2 wide = mallinfo2();
     struct mallinfo info;
@@ -247,6 +253,18 @@ EXPORT struct mallinfo mallinfo(void)
     info.fordblks = cut(wide.fordblks);
     info.keepcost = cut(wide.keepcost);
     return info;
+}
+
+EXPORT struct mallinfo mallinfo(void)
+{
+    return cut_info();
+}
+
+EXPORT struct mallinfo __libc_mallinfo(void);
+
+struct mallinfo __libc_mallinfo(void)
+{
+    return cut_info();
 }
 #endif
 

@@ -23,12 +23,14 @@ expect_none "exported, not listed in exports.txt" comm -23 "$work/exported" "$wo
 expect_none "listed in exports.txt, not exported" comm -13 "$work/exported" "$work/listed"
 
 # The C library's family by name; what only its own parts may call (GLIBC_PRIVATE) is none of ours.
-family='^(__libc_)?(malloc|calloc|realloc|reallocarray|free|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree)$'
-family+='|^free_(aligned_)?sized$|^malloc_(usable_size|trim|info|stats)$|^mallopt$|^mallinfo2?$'
-family+='|^_Z(nw|na|dl|da)[A-Z]?'
+#
+# Whatever sounds like it counts, unless not_ours.txt says what else it is: a call that a later C library brings
+# fails here until somebody has looked at it.
+family='alloc|free|memalign|^mall|_mall|^_Z(nw|na|dl|da)'
+listed "$(dirname -- "$0")/not_ours.txt" >"$work/not_ours"
 for other; do
     nm -D --defined-only "$other" | awk '$3 !~ /GLIBC_PRIVATE/ { sub(/@.*/, "", $3); print $3 }' |
-        grep -E "$family" | sort -u >"$work/family"
+        grep -E "$family" | grep -vxFf "$work/not_ours" | grep -v '^_ZN' | sort -u >"$work/family"
     expect_some "$work/family"
     expect_none "defined by ${other##*/}, missing here" comm -23 "$work/family" "$work/exported"
 done
