@@ -243,6 +243,30 @@ sanitized_program() {
     return "$status"
 }
 
+# ---- Another processor -------------------------------------------------------------------------------
+
+# Holds off: instructions that only the processor which built the library has; and, since the simulation takes
+# MADV_DONTNEED for a hint in some versions, memory that is taken for zero. tests/preload/check_code.py reads the
+# code that does not run here.
+old_processor() {
+    local model
+    command -v qemu-x86_64 >/dev/null || skip 'qemu-user is not installed'
+    for model in core2duo Opteron_G2; do
+        qemu-x86_64 -cpu "$model" "$STATIC" --once
+    done
+    # And it is an old one indeed.
+    local directory status=0
+    directory=$(mktemp -d)
+    printf '%s\n' 'int main(void) {' '__asm__ volatile("vpxor %ymm0, %ymm0, %ymm0");' 'return 0; }' >"$directory/new.c"
+    "$CC" -static "$directory/new.c" -o "$directory/new"
+    if qemu-x86_64 -cpu core2duo "$directory/new" 2>/dev/null; then
+        printf 'the simulated processor knows new instructions\n'
+        status=1
+    fi
+    rm -rf "$directory"
+    return "$status"
+}
+
 # ---- More rights than the caller ---------------------------------------------------------------------
 
 # Holds off: options that let a caller write files with the rights of the program.
@@ -267,8 +291,9 @@ more_rights_than_the_caller() {
     fi
     setcap cap_net_raw+ep "$directory/program" || skip 'no file capabilities here'
     run_it setcap || status=$?
-    if [ "$(ls "$directory/out")" != plain ]; then
-        printf 'written: %s\n' "$(ls "$directory/out" | tr '\n' ' ')"
+    local written=("$directory"/out/*)
+    if [ "${written[*]##*/}" != plain ]; then
+        printf 'written: %s\n' "${written[*]##*/}"
         status=1
     fi
     rm -rf "$directory"

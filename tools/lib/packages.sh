@@ -6,6 +6,7 @@
 #   need PACKAGE COMMAND...    notes PACKAGE as missing unless COMMAND succeeds
 #   need_build                 the packages of a build        need_tests     those of the unit tests
 #   need_programs              those of tests/programs        need_matrix    those of .ci/run
+#   need_environments          those of tests/environments
 #   install_missing            installs what was noted; says so; fails with a clear message
 #
 # A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
@@ -58,6 +59,16 @@ need_programs() {
     need libxml2-utils command -v xmllint
     need redis-tools command -v redis-check-rdb
     need redis-tools command -v redis-benchmark
+}
+
+need_environments() {
+    need clang command -v clang
+    need "$(clang_runtime_package)" links_with clang -fsanitize=address
+    need musl-tools command -v musl-gcc
+    need qemu-user command -v qemu-x86_64
+    need libcap2-bin env PATH="$PATH:/usr/sbin:/sbin" setcap -h
+    need util-linux command -v setarch
+    need findutils command -v xargs
 }
 
 links_with() {
