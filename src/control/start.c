@@ -15,12 +15,19 @@
 _Atomic(bool) smm_started;
 
 static struct smm_lock start_lock;
+/* smm_os_thread_id() of the thread that holds the lock, else 0: no other thread reads its own number there. */
+static _Atomic(uintptr_t) starter;
 
 bool smm_start_slow(void)
 {
     bool done = true;
 
+    /* Others may have put themselves before what is called below, and allocate there. Once the map is made the
+     * shared heap serves them, since this thread is not told of its end yet. */
+    if (smm_load_relaxed(&starter) == smm_os_thread_id())
+        return smm_load_relaxed(&smm_segment_map.limit) != 0;
     smm_lock_acquire(&start_lock);
+    smm_store_relaxed(&starter, smm_os_thread_id());
     if (!smm_load_relaxed(&smm_started)) {
         smm_options_start();
         done = smm_segment_map_init();
@@ -29,6 +36,7 @@ bool smm_start_slow(void)
             smm_store_release(&smm_started, true);
         }
     }
+    smm_store_relaxed(&starter, 0);
     smm_lock_release(&start_lock);
     return done;
 }

@@ -5,7 +5,7 @@
 #
 # Runs the programs of this directory under a condition that the machine, the caller or another tool makes. Each
 # condition is a function below, with the kind of fault that it holds off. The build directory's programs are in
-# the environment: LIBRARY, EVERYTHING (to be preloaded), LINKED, STATIC, COUNTED, COUNTING, BARE_EXEC,
+# the environment: LIBRARY, EVERYTHING (to be preloaded), LINKED, STATIC, COUNTED, COUNTING, HOOKS, AUDIT, BARE_EXEC,
 # RARE_CALLS and its source.
 set -euo pipefail
 
@@ -192,6 +192,22 @@ another_malloc_before() { LD_PRELOAD="$COUNTING $LIBRARY" "$COUNTED" before; }
 # Holds off: calling a malloc behind ours.
 another_malloc_after() { LD_PRELOAD="$LIBRARY $COUNTING" "$COUNTED" after; }
 
+# Holds off: calling out, with locks held, to what others may have put before the C library's calls for files, time
+# and thread-specific data; and a start that such a hook enters anew.
+hooks_of_other_calls() {
+    local both
+    for both in "$HOOKS $LIBRARY" "$LIBRARY $HOOKS"; do
+        timeout -k 1 20 env LD_PRELOAD="$both" "$EVERYTHING"
+        timeout -k 1 20 env LD_PRELOAD="$both" SHARDMM_VERBOSE=2 SHARDMM_STATS=text "$EVERYTHING" --no-threads 2>/dev/null
+    done
+}
+
+# Holds off: a start-up that depends on being the process's only user of a C library.
+audited() {
+    LD_AUDIT=$AUDIT LD_PRELOAD=$LIBRARY "$EVERYTHING"
+    LD_AUDIT=$AUDIT "$LINKED"
+}
+
 # The C library's debugging malloc is such a library, too: with all of the family and a heap of its own.
 # Holds off: internal calls that go past it.
 debugging_malloc_of_the_c_library() {
@@ -208,6 +224,7 @@ valgrind_with_its_own_malloc() {
     command -v valgrind >/dev/null || skip 'valgrind is not installed'
     preloaded valgrind -q --error-exitcode=9 --run-libc-freeres=yes "$RARE_CALLS"
     preloaded valgrind -q "$EVERYTHING" --once --no-threads --any-malloc
+    preloaded env SHARDMM_STATS=text valgrind -q --error-exitcode=9 "$RARE_CALLS" 2>/dev/null
 }
 
 # Holds off: tricks with addresses and instructions that a simulated processor does not do.
