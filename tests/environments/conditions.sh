@@ -219,18 +219,35 @@ debugging_malloc_of_the_c_library() {
     LD_PRELOAD="$LIBRARY $debug" MALLOC_CHECK_=3 "$EVERYTHING"
 }
 
+# memcheck OPTION... PROGRAM ARGUMENT...   Preloaded. Without the debug information, which may be newer than valgrind.
+memcheck() {
+    local options=() original program directory status=0
+    while [[ $1 == -* ]]; do
+        options+=("$1")
+        shift
+    done
+    command -v valgrind >/dev/null || skip 'valgrind is not installed'
+    directory=$(mktemp -d)
+    original=$1
+    program=$directory/program
+    shift
+    strip --strip-debug -o "$program" "$original"
+    strip --strip-debug -o "$directory/libshardmm.so" "$LIBRARY"
+    LD_PRELOAD=$directory/libshardmm.so valgrind -q --error-exitcode=9 "${options[@]}" "$program" "$@" || status=$?
+    rm -rf "$directory"
+    return "$status"
+}
+
 # Holds off: calls that memcheck does not replace and that get its blocks. Seen to fail with reallocarray().
 valgrind_with_its_own_malloc() {
-    command -v valgrind >/dev/null || skip 'valgrind is not installed'
-    preloaded valgrind -q --error-exitcode=9 --run-libc-freeres=yes "$RARE_CALLS"
-    preloaded valgrind -q "$EVERYTHING" --once --no-threads --any-malloc
-    preloaded env SHARDMM_STATS=text valgrind -q --error-exitcode=9 "$RARE_CALLS" 2>/dev/null
+    memcheck --run-libc-freeres=yes "$RARE_CALLS"
+    memcheck "$EVERYTHING" --once --no-threads --any-malloc
+    SHARDMM_STATS=text memcheck "$RARE_CALLS" 2>/dev/null
 }
 
 # Holds off: tricks with addresses and instructions that a simulated processor does not do.
 valgrind_with_our_malloc() {
-    command -v valgrind >/dev/null || skip 'valgrind is not installed'
-    preloaded valgrind -q --undef-value-errors=no --soname-synonyms=somalloc=nouserintercepts --run-libc-freeres=no \
+    memcheck --undef-value-errors=no --soname-synonyms=somalloc=nouserintercepts --run-libc-freeres=no \
         "$EVERYTHING" --once --no-threads --any-malloc
 }
 
