@@ -160,17 +160,17 @@ endroutine
         jmp     smm_free_slow
 %endmacro
 
-routine shardmm_free, free, cfree, __libc_free
+routine shardmm_free, free, __libc_free
         free_as name_free
 endroutine
 
-; The sizes help nobody here: the page knows. Nor does the alignment in operator delete; its other forms lead to these
-; two, or to what a program puts in their place: see override_new.c.
-routine shardmm_free_sized, free_sized
+; The sizes help nobody here: the page knows. Nor does the alignment in operator delete. Its other forms lead to these
+; two, and the C library's sized frees to free, or to what a program or a tool puts in their place.
+routine shardmm_free_sized
         free_as name_free_sized
 endroutine
 
-routine shardmm_free_aligned_sized, free_aligned_sized
+routine shardmm_free_aligned_sized
         free_as name_free_aligned_sized
 endroutine
 

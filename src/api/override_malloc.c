@@ -57,6 +57,29 @@ EXPORT void free(void *block)
     smm_free(block);
 }
 
+void *__libc_malloc(size_t size)
+{
+    return smm_malloc(size);
+}
+
+void *__libc_calloc(size_t count, size_t size)
+{
+    return smm_calloc(count, size);
+}
+
+void *__libc_realloc(void *block, size_t size)
+{
+    return smm_realloc(block, size);
+}
+
+void __libc_free(void *block)
+{
+    smm_free(block);
+}
+#endif
+
+/* ---- The rest ---- */
+
 /* The rarer calls go through the names of the others. Tools that put a malloc of their own before this one
  * (valgrind, sanitizers, tracers) often do not know them, and a block of theirs would come here. */
 
@@ -73,7 +96,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size)
 
 #if SMM_CHECKS >= 1
 /* Our own free(), whatever else that name leads to. */
-static __attribute__((alias("free"))) void own_free(void *block);
+static __attribute__((alias("free"), nothrow)) void own_free(void *block);
 #endif
 
 /* The size can be checked where the block is known to be ours. */
@@ -105,34 +128,6 @@ void free_aligned_sized(void *block, size_t alignment, size_t size)
 void cfree(void *block)
 {
     free(block);
-}
-
-void *__libc_malloc(size_t size)
-{
-    return smm_malloc(size);
-}
-
-void *__libc_calloc(size_t count, size_t size)
-{
-    return smm_calloc(count, size);
-}
-
-void *__libc_realloc(void *block, size_t size)
-{
-    return smm_realloc(block, size);
-}
-
-void __libc_free(void *block)
-{
-    smm_free(block);
-}
-#endif
-
-/* ---- The rest ---- */
-
-EXPORT void *reallocarray(void *block, size_t count, size_t size)
-{
-    return smm_reallocarray(block, count, size);
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
