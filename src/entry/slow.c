@@ -191,8 +191,9 @@ static enum smm_fault small_free_foreign(struct smm_heap *mine, void *block)
 
 void smm_free_slow(void *block, const char *call)
 {
-    struct smm_heap *const mine = smm_heap_mine();
     const enum smm_kind kind = smm_kind_of(block);
+    /* A thread that frees what others made will make its own: its heap is born now, to know where it may borrow. */
+    struct smm_heap *const mine = kind == SMM_KIND_SMALL || kind == SMM_KIND_MEDIUM ? smm_heap_own() : NULL;
     enum smm_fault fault = SMM_FAULT_NONE;
 
     switch (kind) {

@@ -68,6 +68,7 @@ void smm_heap_settle(struct smm_heap *heap)
     const uint64_t now = smm_os_now();
 
     smm_small_collect(&heap->small);
+    heap->medium.lender = NULL;
     (void)smm_pool_trim(&heap->small.pool, smm_load_relaxed(&smm_collect_settings.reserve_pages), now, 0);
     smm_medium_drain(&heap->medium);
     (void)smm_medium_trim(&heap->medium, smm_load_relaxed(&smm_collect_settings.reserve_arenas), now, 0);
@@ -78,6 +79,7 @@ size_t smm_heap_flush(struct smm_heap *heap)
     const uint64_t now = smm_os_now();
 
     smm_small_collect(&heap->small);
+    heap->medium.lender = NULL;
     return smm_pool_trim(&heap->small.pool, 0, now, 0) + smm_medium_purge(&heap->medium);
 }
 

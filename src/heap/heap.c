@@ -136,6 +136,13 @@ static struct smm_heap *heap_birth(void)
     return NULL;
 }
 
+struct smm_heap *smm_heap_own(void)
+{
+    struct smm_heap *const heap = smm_heap_mine();
+
+    return heap != NULL ? heap : heap_birth();
+}
+
 static struct smm_heap *shared_heap_get(void)
 {
     /* acquire: pairs with the release below */

@@ -67,6 +67,9 @@ SMM_INLINE struct smm_heap *smm_heap_mine(void)
     return smm_heap_is_real(heap) ? heap : NULL;
 }
 
+/* The same, born if need be; NULL when it cannot be had. */
+struct smm_heap *smm_heap_own(void);
+
 /* The first of all heaps; the others follow by `next`. */
 struct smm_heap *smm_heap_first(void);
 

@@ -89,14 +89,16 @@ static void touched_raise(struct smm_arena *arena, size_t offset)
 /* Returns the memory from `offset` up to `touched`. */
 static size_t touched_lower(struct smm_arena *arena, size_t offset)
 {
-    const size_t from = smm_align_up(offset, STEP);
-    const size_t to = smm_align_up(arena->touched, STEP);
+    const size_t page = smm_os_page_size();
+    const size_t from = smm_align_up(offset, page);
+    const size_t to = smm_align_up(arena->touched, page);
 
     if (from >= to || !smm_os_decommit((char *)arena + from, to - from))
         return 0;
+    const size_t counted = smm_align_up(arena->touched, STEP) - smm_align_up(from, STEP);
     arena->touched = from;
-    smm_account_purge(to - from);
-    return to - from;
+    smm_account_purge(counted);
+    return counted;
 }
 
 /* The inner pages of a free chunk: without its header and links, and without what was never touched. `touched`
@@ -171,8 +173,9 @@ static struct smm_arena *arena_new(struct smm_medium *medium)
     return arena;
 }
 
-/* The arena that was carved from gives its rest to the index, and another takes its place. */
-static bool arena_next(struct smm_medium *medium)
+/* The arena that was carved from gives its rest to the index, and another takes its place; a new one if need be and
+ * `grow`. */
+static bool arena_next(struct smm_medium *medium, bool grow)
 {
     struct smm_arena *const old = medium->carving;
     struct smm_arena *arena = medium->empties;
@@ -181,7 +184,7 @@ static bool arena_next(struct smm_medium *medium)
         medium->empties = arena->next_empty;
         arena->empty = false;
     } else {
-        arena = arena_new(medium);
+        arena = grow ? arena_new(medium) : NULL;
         if (arena == NULL)
             return false;
     }
@@ -198,12 +201,12 @@ static bool arena_next(struct smm_medium *medium)
 
 /* ---- Allocating, under the lock ---- */
 
-static struct smm_chunk *carve(struct smm_medium *medium, size_t need)
+static struct smm_chunk *carve(struct smm_medium *medium, size_t need, bool grow)
 {
     struct smm_arena *arena = medium->carving;
 
     if (arena == NULL || END - arena->top < need) {
-        if (!arena_next(medium))
+        if (!arena_next(medium, grow))
             return NULL;
         arena = medium->carving;
     }
@@ -262,7 +265,8 @@ static struct smm_chunk *chunk_trim_front(struct smm_medium *medium, struct smm_
     return aligned;
 }
 
-static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, size_t alignment, size_t *dirty)
+/* NULL when there is no room; without `grow`, when there is none in the arenas that the heap has. */
+static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, size_t alignment, bool grow, size_t *dirty)
 {
     const size_t room = alignment > SMM_CHUNK_UNIT ? need + alignment : need;
     struct smm_chunk *chunk = smm_tlsf_take(&medium->index, room);
@@ -273,7 +277,7 @@ static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, siz
         chunk_unpurge(medium, chunk);
         chunk_set(chunk, smm_chunk_size(chunk), 0);
     } else {
-        chunk = carve(medium, room);
+        chunk = carve(medium, room, grow);
         if (chunk == NULL)
             return NULL;
     }
@@ -391,20 +395,39 @@ static void live_sub(struct smm_medium *medium, size_t size)
     smm_sub_relaxed(&medium->live_bytes, size - HEADER);
 }
 
-void *smm_medium_alloc(struct smm_medium *medium, size_t size, size_t alignment, size_t *dirty)
+static void *alloc_from(struct smm_medium *medium, size_t size, size_t alignment, bool grow, size_t *dirty)
 {
     struct smm_chunk *chunk;
 
-    SMM_DEBUG(size <= SMM_MEDIUM_MAX && alignment <= SMM_MEDIUM_ALIGN_MAX);
     smm_lock_acquire(&medium->lock);
     drain(medium);
-    chunk = chunk_alloc(medium, chunk_need(size), alignment, dirty);
+    chunk = chunk_alloc(medium, chunk_need(size), alignment, grow, dirty);
     SMM_PARANOID(smm_tlsf_verify(&medium->index) == 0);
     smm_lock_release(&medium->lock);
     if (chunk == NULL)
         return NULL;
     live_add(medium, chunk);
     return chunk_block(chunk);
+}
+
+/* Threads that hand their blocks on and sleep would each grow arenas of their own, beside the ones that the next
+ * thread has emptied: so the lender's come before a new one. The block is then of the lender's heap. */
+void *smm_medium_alloc(struct smm_medium *medium, size_t size, size_t alignment, size_t *dirty)
+{
+    struct smm_medium *const lender = medium->lender;
+    void *block = NULL;
+
+    SMM_DEBUG(size <= SMM_MEDIUM_MAX && alignment <= SMM_MEDIUM_ALIGN_MAX);
+    if (lender == NULL)
+        return alloc_from(medium, size, alignment, true, dirty);
+    block = alloc_from(medium, size, alignment, false, dirty);
+    if (block != NULL)
+        return block;
+    block = alloc_from(lender, size, alignment, false, dirty);
+    if (block != NULL)
+        return block;
+    medium->lender = NULL;
+    return alloc_from(medium, size, alignment, true, dirty);
 }
 
 /* CAS release: publishes the link, and what the program did with the block, to the acquire of drain(). */
@@ -442,8 +465,11 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
     if (fault != SMM_FAULT_NONE)
         return fault;
     SMM_TEST_POINT(MEDIUM_CHECKED);
-    if (owner != self)
+    if (owner != self) {
+        if (self != NULL)
+            self->lender = owner;
         return free_foreign(owner, chunk);
+    }
     smm_lock_acquire(&owner->lock);
     drain(owner);
     /* Again, now that nobody else changes it. */

@@ -48,6 +48,10 @@ struct smm_medium {
     _Atomic(uint64_t) live_bytes;
     _Atomic(uint64_t) foreign_frees; /* into this heap */
 
+    /* The heap that this heap's thread freed into last: it is asked for memory before a new arena is made. The thread's
+     * own, and not under the lock. */
+    struct smm_medium *lender;
+
     SMM_ALIGNED(SMM_CACHE_LINE) struct smm_lock lock;
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
@@ -72,8 +76,8 @@ SMM_INLINE size_t smm_medium_good_size(size_t size)
 /* Largest alignment that a medium block can have: the search and the trimming need room for both. */
 #define SMM_MEDIUM_ALIGN_MAX (SMM_SLOT_SIZE / 4)
 
-/* A block of the caller's heap at a multiple of `alignment`, or NULL when there is no memory. The first
- * *dirty bytes of it may hold anything, the rest is zero. */
+/* A block at a multiple of `alignment`, of the caller's heap or of its lender, or NULL when there is no memory. The
+ * first *dirty bytes of it may hold anything, the rest is zero. */
 void *smm_medium_alloc(struct smm_medium *medium, size_t size, size_t alignment, size_t *dirty);
 
 /* Frees a block: of `self`, the medium part of the calling thread's heap, or of another heap. */

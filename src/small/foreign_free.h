@@ -112,8 +112,17 @@ SMM_INLINE uint64_t smm_foreign_take(struct smm_page *page)
     return seen;
 }
 
-/* Takes the list of a page of another heap and leaves the page queued, when at least `least` items of
- * `size_class` are listed. Returns the word, 0 when there is nothing to take. The class is looked at before
+/* Whether the owner of a page lets so many items lie that others may take them: half of those that the page has cut so
+ * far, and at least four or half of those that fit. Owners that are at work drain their lists before that; to share
+ * cache lines with them costs more than a new page does. The page's figures may change meanwhile: it is a guess. */
+SMM_INLINE bool smm_foreign_lies(const struct smm_page *page, unsigned count)
+{
+    return count * 2 >= smm_load_relaxed(&page->shared_carved) &&
+           (count >= 4 || count * 2 >= smm_load_relaxed(&page->shared_capacity));
+}
+
+/* Takes the list of a page of another heap and leaves the page queued, when enough items of `size_class` lie there.
+ * Returns the word, 0 when there is nothing to take. The class is looked at before
  * and by the caller after the CAS, which pins the page (F3): it may have changed its use in between.
  *
  * CAS  acquire   pairs with the release of every push in the list
@@ -125,7 +134,7 @@ SMM_INLINE uint64_t smm_foreign_borrow(struct smm_page *page, unsigned size_clas
     if ((seen & (SMM_FOREIGN_BUSY | SMM_FOREIGN_PURGED)) != 0)
         return 0;
     if (smm_load_relaxed(&page->shared_class) != size_class ||
-        smm_foreign_count(seen) * 2 < smm_load_relaxed(&page->shared_capacity))
+        !smm_foreign_lies(page, smm_foreign_count(seen)))
         return 0;
     SMM_TEST_POINT(FOREIGN_BORROW);
     if (!smm_cas_strong_acquire(&page->foreign, &seen, SMM_FOREIGN_QUEUED))

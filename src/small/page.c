@@ -28,6 +28,7 @@ void smm_page_init(struct smm_page *page, unsigned size_class, bool fresh)
     page->borrowed = false;
     smm_store_relaxed(&page->kept, false);
     smm_store_relaxed(&page->shared_capacity, page->capacity);
+    smm_store_relaxed(&page->shared_carved, 0);
     smm_store_relaxed(&page->shared_class, page->size_class);
 }
 
@@ -90,5 +91,6 @@ bool smm_page_carve(struct smm_page *page, bool prefault)
     page->free = (struct smm_item *)(void *)first;
     page->free_is_zero = page->fresh;
     page->carved = (uint16_t)(page->carved + count);
+    smm_store_relaxed(&page->shared_carved, page->carved);
     return true;
 }

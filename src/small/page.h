@@ -62,7 +62,12 @@ struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page {
     /* Copies for other threads, which have no other way to know that they are of now; written by the owner
      * before the page hands out its first item. */
     _Atomic(uint16_t) shared_capacity;
+    _Atomic(uint16_t) shared_carved;
     _Atomic(uint8_t) shared_class;
+    /* In the lenders of a heap, whose thread alone then uses the link. Taken by exchange, acquire; given up with
+     * release: one heap's thread has read the link before another's writes it. */
+    _Atomic(bool) lending;
+    struct smm_page *next_lender;
     uint32_t free_since; /* while in the pool, under its lock: smm_os_now() cut to 32 bits */
 };
 

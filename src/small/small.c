@@ -147,6 +147,22 @@ static void page_retire(struct smm_small *small, struct smm_page *page, bool cle
     smm_pool_put(&small->pool, page, clean);
 }
 
+/* The page of this class became kept. So that a thread that once used many classes and sleeps does not keep a page of
+ * each, the one that was kept longest goes when there are too many. */
+static void class_note_kept(struct smm_small *small, unsigned size_class)
+{
+    uint8_t *const entry = &small->kept[small->kept_next];
+    const unsigned oldest = *entry;
+
+    *entry = (uint8_t)(size_class + 1);
+    small->kept_next = (uint8_t)((small->kept_next + 1) % SMM_KEPT_MAX);
+    if (oldest == 0 || oldest == size_class + 1)
+        return;
+    struct smm_page *const page = small->classes[oldest - 1].first;
+    if (page != SMM_EMPTY_PAGE)
+        class_release_kept(small, page);
+}
+
 /* A page that has no used item leaves its class, unless the class would be left without a page (P5). */
 static void page_emptied(struct smm_small *small, struct smm_page *page)
 {
@@ -157,6 +173,7 @@ static void page_emptied(struct smm_small *small, struct smm_page *page)
     if (list->first == page && list->last == page) {
         page_set_used(page, 1);
         smm_store_relaxed(&page->kept, true);
+        class_note_kept(small, page->size_class);
         return;
     }
     class_remove(small, page);
@@ -204,6 +221,25 @@ static uint64_t push_and_notify(struct smm_page *page, struct smm_item *head, st
     return seen;
 }
 
+static void lender_add(struct smm_small *small, struct smm_page *page, unsigned size_class)
+{
+    if (smm_load_relaxed(&page->lending) || smm_exchange_acquire(&page->lending, true))
+        return;
+    page->next_lender = small->lenders[size_class];
+    small->lenders[size_class] = page;
+}
+
+static struct smm_page *lender_take(struct smm_small *small, unsigned size_class)
+{
+    struct smm_page *const page = small->lenders[size_class];
+
+    if (page != NULL) {
+        small->lenders[size_class] = page->next_lender;
+        smm_store_release(&page->lending, false);
+    }
+    return page;
+}
+
 enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *page, void *block)
 {
     const unsigned size_class = smm_load_relaxed(&page->shared_class);
@@ -217,11 +253,9 @@ enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *p
         return SMM_FAULT_NONE;
     }
     smm_own_add(&self->foreign_frees, 1);
-    struct smm_page **const lenders = self->lenders[size_class];
-    if ((smm_foreign_count(seen) + 1) * 2 >= capacity && lenders[0] != page) {
-        lenders[1] = lenders[0];
-        lenders[0] = page;
-    }
+    /* This item makes enough of them. */
+    if (smm_foreign_lies(page, smm_foreign_count(seen) + 1) && !smm_foreign_lies(page, smm_foreign_count(seen)))
+        lender_add(self, page, size_class);
     return SMM_FAULT_NONE;
 }
 
@@ -373,14 +407,11 @@ static bool borrow_from(struct smm_small *small, unsigned size_class, struct smm
 
 static bool borrow(struct smm_small *small, unsigned size_class)
 {
-    struct smm_page **const lenders = small->lenders[size_class];
+    struct smm_page *lender;
 
-    for (unsigned i = 0; i < SMM_LENDERS; i++) {
-        struct smm_page *const lender = lenders[i];
-        lenders[i] = NULL;
-        if (lender != NULL && borrow_from(small, size_class, lender))
+    while ((lender = lender_take(small, size_class)) != NULL)
+        if (borrow_from(small, size_class, lender))
             return true;
-    }
     return false;
 }
 
@@ -434,8 +465,8 @@ void smm_small_collect(struct smm_small *small)
     (void)smm_small_drain(small);
     for (unsigned size_class = 0; size_class < SMM_CLASS_COUNT; size_class++) {
         struct smm_page *page = small->classes[size_class].first;
-        for (unsigned i = 0; i < SMM_LENDERS; i++)
-            small->lenders[size_class][i] = NULL;
+        while (lender_take(small, size_class) != NULL) {
+        }
         while (page != NULL && page != SMM_EMPTY_PAGE) {
             struct smm_page *const next = page->next;
             if (page->borrowed) {

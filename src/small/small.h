@@ -37,7 +37,7 @@ struct smm_class_list {
     struct smm_page *last;
 };
 
-enum { SMM_LENDERS = 2, SMM_OWN_COUNT = 256 };
+enum { SMM_OWN_COUNT = 256, SMM_KEPT_MAX = 16 };
 
 struct smm_small {
     struct smm_page *direct[SMM_DIRECT_COUNT];
@@ -45,8 +45,12 @@ struct smm_small {
     /* Slots of segments of this heap, each at its low 8 bits; of two with the same, the one used last. A segment
      * never changes its owner, so an entry is never wrong. An entry without one holds what is no slot there. */
     size_t own[SMM_OWN_COUNT];
-    /* Pages of other heaps that this heap's thread freed into last, by class: where it may borrow. */
-    struct smm_page *lenders[SMM_CLASS_COUNT][SMM_LENDERS];
+    /* Pages of other heaps where items lie, by class, the last one first, linked by next_lender: where this heap's
+     * thread, which freed the item that made them enough, may borrow. */
+    struct smm_page *lenders[SMM_CLASS_COUNT];
+    /* Classes whose page became kept (P5), the last ones, each plus 1; in a ring. */
+    uint8_t kept[SMM_KEPT_MAX];
+    uint8_t kept_next;
     struct smm_page *unused_stand_ins;      /* linked by `next` */
     _Atomic(struct smm_page *) stand_ins;   /* all of this heap, linked by notified_next, which they do not need */
     _Atomic(uint64_t) foreign_frees;        /* by this heap's thread into other heaps */

@@ -411,6 +411,31 @@ static void overwritten_words_around_a_block_are_found(void **state)
 
 /* ---- Other threads ---- */
 
+/* Holds off: threads that free their predecessors' blocks and each grow arenas of their own. */
+static void a_heap_allocates_where_its_thread_freed_before_it_grows(void **state)
+{
+    size_t dirty;
+    char *const mine = alloc(500000);
+
+    (void)state;
+    assert_int_equal(smm_medium_free(&other, mine), SMM_FAULT_NONE);
+    char *const lent = smm_medium_alloc(&other, 400000, SMM_BLOCK_ALIGN, &dirty);
+    assert_ptr_equal(lent, mine);
+    assert_null(other.arenas);
+    assert_int_equal(smm_load_relaxed(&heap.live_blocks), 1);
+    assert_int_equal(smm_load_relaxed(&other.live_blocks), 0);
+    /* Freed by the one that made it: of another heap all the same. */
+    assert_int_equal(smm_medium_free(&other, lent), SMM_FAULT_NONE);
+    /* The arena is full: an own one. */
+    for (unsigned i = 0; i < 3; i++)
+        (void)alloc(SMM_MEDIUM_MAX);
+    char *const own = smm_medium_alloc(&other, SMM_MEDIUM_MAX, SMM_BLOCK_ALIGN, &dirty);
+    assert_non_null(own);
+    assert_non_null(other.arenas);
+    assert_null(other.lender);
+    assert_int_equal(arena_count(), 1);
+}
+
 static void what_another_thread_frees_comes_back_at_the_next_operation(void **state)
 {
     (void)state;
@@ -743,6 +768,7 @@ int main(void)
         medium_test(a_freed_block_has_no_size_and_is_not_resized),
         medium_test(the_inside_of_a_block_is_no_block),
         medium_test(overwritten_words_around_a_block_are_found),
+        medium_test(a_heap_allocates_where_its_thread_freed_before_it_grows),
         medium_test(what_another_thread_frees_comes_back_at_the_next_operation),
         medium_test(draining_merges_and_does_not_wait_unless_told_to),
         medium_test(other_threads_resize_and_free_while_the_owner_works),

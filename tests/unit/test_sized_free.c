@@ -91,7 +91,7 @@ static void another_size_or_alignment_is_not(void **state)
     assert_true(small != NULL && medium != NULL && large != NULL);
     assert_false(accepted(small, 1, 8));
     assert_false(accepted(small, 1, 113));
-    assert_false(accepted(small, 4096, 100));
+    assert_false(accepted(small, SMM_SLOT_SIZE, 100));
     assert_false(accepted(medium, 1, 100));
     assert_false(accepted(medium, 1, 200000));
     assert_false(accepted(large, 1, 1000));

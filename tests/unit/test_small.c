@@ -261,6 +261,81 @@ static void a_thread_borrows_what_it_freed_into_another_heap(void **state)
     assert_true(in_pool(page));
 }
 
+/* Holds off: a pool of threads that each grow a heap, since only a few pages of the one before are remembered. */
+static void all_pages_of_a_sleeping_heap_are_borrowed_from(void **state)
+{
+    enum { PAGES = 6 };
+    char *items[PAGES * PAGE_ITEMS];
+
+    (void)state;
+    for (unsigned i = 0; i < COUNT_OF(items); i++)
+        items[i] = alloc(mine, CLASS_MAX);
+    for (unsigned i = 0; i < COUNT_OF(items); i++)
+        release(other, items[i]);
+    for (unsigned i = 0; i < COUNT_OF(items); i++)
+        assert_ptr_equal(smm_segment_of(alloc(other, CLASS_MAX))->owner, mine);
+    assert_int_equal(other->pool.segment_count, 0);
+}
+
+/* A page of which little was cut lends what of that lies there. */
+static void a_page_that_has_cut_few_items_lends_them(void **state)
+{
+    enum { CLASS = 20, ITEMS = 6 };
+    char *items[ITEMS];
+
+    (void)state;
+    for (unsigned i = 0; i < ITEMS; i++)
+        items[i] = alloc(mine, CLASS);
+    assert_true(smm_page_of(items[0])->capacity > 4 * ITEMS);
+    for (unsigned i = 0; i < ITEMS; i++)
+        release(other, items[i]);
+    for (unsigned i = 0; i < 4; i++)
+        assert_ptr_equal(smm_segment_of(alloc(other, CLASS))->owner, mine);
+}
+
+/* Its link is in the list of the one; in two lists it would lead from the one into the other. */
+static void a_page_lends_to_one_heap_at_a_time(void **state)
+{
+    char *first[PAGE_ITEMS], *second[PAGE_ITEMS];
+    struct smm_small *const third = &heaps[2];
+
+    (void)state;
+    for (unsigned i = 0; i < PAGE_ITEMS; i++)
+        first[i] = alloc(mine, CLASS_MAX);
+    for (unsigned i = 0; i < PAGE_ITEMS; i++)
+        second[i] = alloc(mine, CLASS_MAX);
+    release(other, first[0]);
+    release(other, first[1]);
+    release(other, second[0]);
+    release(other, second[1]);
+    assert_ptr_equal(other->lenders[CLASS_MAX], smm_page_of(second[0]));
+    assert_ptr_equal(smm_page_of(second[0])->next_lender, smm_page_of(first[0]));
+    /* The owner takes the items back, and the page comes to half once more, by another thread. */
+    smm_small_drain(mine);
+    release(third, second[2]);
+    release(third, second[3]);
+    assert_null(third->lenders[CLASS_MAX]);
+    assert_ptr_equal(smm_page_of(second[0])->next_lender, smm_page_of(first[0]));
+    smm_small_collect(other);
+    assert_false(smm_load_relaxed(&smm_page_of(second[0])->lending));
+    assert_null(other->lenders[CLASS_MAX]);
+}
+
+/* Holds off: a sleeping thread that keeps a page for each class that it ever used. */
+static void no_more_than_16_pages_are_kept(void **state)
+{
+    unsigned kept = 0;
+
+    (void)state;
+    for (unsigned size_class = 0; size_class < SMM_CLASS_COUNT; size_class++)
+        release(mine, alloc(mine, size_class));
+    for (unsigned size_class = 0; size_class < SMM_CLASS_COUNT; size_class++)
+        kept += first_page(mine, size_class) != SMM_EMPTY_PAGE;
+    assert_int_equal(kept, SMM_KEPT_MAX);
+    assert_true(smm_load_relaxed(&first_page(mine, SMM_CLASS_COUNT - 1)->kept));
+    assert_int_equal(blocks_of(mine), 0);
+}
+
 static void borrowed_items_run_out_and_own_pages_follow(void **state)
 {
     char *items[PAGE_ITEMS];
@@ -534,6 +609,10 @@ int main(void)
         small_test(more_foreign_frees_than_items_are_a_fault),
         small_test(a_free_into_a_page_that_is_wholly_free_is_a_fault),
         small_test(a_thread_borrows_what_it_freed_into_another_heap),
+        small_test(all_pages_of_a_sleeping_heap_are_borrowed_from),
+        small_test(a_page_that_has_cut_few_items_lends_them),
+        small_test(a_page_lends_to_one_heap_at_a_time),
+        small_test(no_more_than_16_pages_are_kept),
         small_test(borrowed_items_run_out_and_own_pages_follow),
         small_test(a_page_empties_although_its_lent_items_come_back_by_its_owner),
         small_test(a_kept_page_whose_lent_items_came_back_waits_for_the_drain),
