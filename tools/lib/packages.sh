@@ -6,7 +6,7 @@
 #   need PACKAGE COMMAND...    notes PACKAGE as missing unless COMMAND succeeds
 #   need_build                 the packages of a build        need_tests     those of the unit tests
 #   need_programs              those of tests/programs        need_matrix    those of .ci/run
-#   need_environments          those of tests/environments
+#   need_environments          those of tests/environments    need_bench     those of tools/bench
 #   install_missing            installs what was noted; says so; fails with a clear message
 #
 # A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
@@ -69,6 +69,15 @@ need_environments() {
     need libcap2-bin env PATH="$PATH:/usr/sbin:/sbin" setcap -h
     need util-linux command -v setarch
     need findutils command -v xargs
+}
+
+# Debian's own python3, which is what python3-matplotlib is for: another may come first in the search path.
+need_bench() {
+    local libraries=/usr/lib/x86_64-linux-gnu
+    need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
+    need libmimalloc2.0 test -e "$libraries/libmimalloc.so.2"
+    need libjemalloc2 test -e "$libraries/libjemalloc.so.2"
+    need libtcmalloc-minimal4 test -e "$libraries/libtcmalloc_minimal.so.4"
 }
 
 links_with() {
