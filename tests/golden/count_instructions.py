@@ -37,11 +37,19 @@ class Fault(Exception):
     """What makes the measurement, not its result, wrong."""
 
 
-def parse_callgrind(text):
-    """Instructions by function, each without what it calls."""
-    names, costs = {}, Counter()
-    function, skip = None, False
+def parse_callgrind(text, library=None):
+    """Instructions by function, each without what it calls; of the file named `library` only, if it is given."""
+    names, objects, costs = {}, {}, Counter()
+    function, skip, counts = None, False, True
     for line in text.splitlines():
+        match = re.match(r"(c?ob)=\((\d+)\)(?: (.*))?$", line) if library is not None else None
+        if match:
+            kind, number, path = match.groups()
+            if path is not None:
+                objects[number] = pathlib.PurePath(path).name
+            if kind == "ob":
+                counts = objects[number] == library
+            continue
         match = re.match(r"(c?fn)=\((\d+)\)(?: (.*))?$", line)
         if match:
             kind, number, name = match.groups()
@@ -54,7 +62,7 @@ def parse_callgrind(text):
             skip = True  # the next line is the cost of the call, counted at the callee
         elif re.match(r"(0x[0-9a-f]+|[+\-]?\d+|\*)( |$)", line):
             fields = line.split()
-            if not skip and function is not None and len(fields) >= 2:
+            if counts and not skip and function is not None and len(fields) >= 2:
                 costs[function] += int(fields[-1])
             skip = False
     return costs
