@@ -29,11 +29,12 @@ enum smm_heap_state {
 
 struct smm_heap {
     struct smm_small small; /* first: the owner that segments name is the heap */
-    struct smm_medium medium;
+    /* Beside the locks of both parts, which fork() takes: what it writes of a heap is on one page. */
     _Atomic(struct smm_heap *) next_waiting; /* in the stack */
     struct smm_heap *next;         /* in the list of all heaps; constant */
     _Atomic(enum smm_heap_state) state;
     uint32_t slow_paths; /* the owner's count, to look at the clock now and then */
+    struct smm_medium medium;
 };
 
 _Static_assert(offsetof(struct smm_heap, small) == 0, "a segment's owner is compared with the heap");
