@@ -93,36 +93,36 @@ fn main() {
         }
         build
     };
+    let over = feature("OVERRIDE");
     let mut core = base(&flags);
     core.files(&files);
     let asm_files: Vec<PathBuf> = asm.list("asm_sources").iter().map(|f| root.join("asm").join(f)).collect();
     if let Some(nasm) = &nasm {
         for source in &asm_files {
-            core.object(assemble(nasm, source, &out, &generated, &asm.list("asm_args"), feature("OVERRIDE")));
+            core.object(assemble(nasm, source, &out, &generated, &asm.list("asm_args"), over));
         }
     }
-    core.compile("shardmm_core");
+    core.cargo_metadata(!over).compile("shardmm_core");
 
-    if feature("OVERRIDE") {
+    if over {
         // Only what C names: operator new and delete of C++ code call malloc and free, and a C++ compiler is not
         // asked for. All of it is linked, whether or not somebody before it has asked for a name.
-        let mut over = flags.clone();
-        over.push("-fno-lto".into());
-        over.push("-fexceptions".into());
-        over.push(format!(
+        let mut flags = flags.clone();
+        flags.push("-fno-lto".into());
+        flags.push("-fexceptions".into());
+        flags.push(format!(
             "-DSMM_HAVE_MALLINFO2={}",
             u8::from(compiles(
                 &out,
                 "#include <malloc.h>\nvoid *f(void);\nvoid *f(void) { return (void *)mallinfo2; }\n"
             ))
         ));
-        let mut build = base(&over);
+        let mut build = base(&flags);
         build.files(sources.list("override_sources").iter().map(|f| root.join("src").join(f)));
         build.cargo_metadata(false).compile("shardmm_override");
         println!("cargo:rustc-link-search=native={}", out.display());
         println!("cargo:rustc-link-lib=static:-bundle,+whole-archive=shardmm_override");
-        // The override calls the core, and stands behind it on the command line.
-        println!("cargo:rustc-link-lib=static:-bundle=shardmm_core");
+        println!("cargo:rustc-link-lib=static:-bundle,+whole-archive=shardmm_core");
         files.extend(sources.list("override_sources").iter().map(|f| root.join("src").join(f)));
     }
 
