@@ -97,7 +97,7 @@ SHARDMM_API SHARDMM_MALLOC_LIKE void *shardmm_memalign(size_t alignment, size_t 
 SHARDMM_API size_t shardmm_usable_size(const void *block);
 
 /* The usable size that shardmm_malloc(size) would give: asking for it instead wastes nothing. 0 when
- * `size` is above PTRDIFF_MAX. Allocates nothing.
+ * that would be above PTRDIFF_MAX. Allocates nothing.
  * From: ours, as nallocx of jemalloc and malloc_good_size of macOS. */
 SHARDMM_API size_t shardmm_good_size(size_t size);
 

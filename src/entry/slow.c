@@ -300,5 +300,8 @@ size_t smm_good_size(size_t size)
         return 0;
     if (size <= SMM_SMALL_MAX)
         return smm_class_size(smm_class_of(size));
-    return size <= SMM_MEDIUM_MAX ? smm_medium_good_size(size) : smm_large_good_size(size);
+    if (size <= SMM_MEDIUM_MAX)
+        return smm_medium_good_size(size);
+    const size_t good = smm_large_good_size(size);
+    return good <= PTRDIFF_MAX ? good : 0;
 }

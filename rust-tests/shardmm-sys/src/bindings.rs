@@ -59,7 +59,7 @@ extern "C" {
     pub fn shardmm_usable_size(block: *const crate::ctypes::c_void) -> usize;
 }
 extern "C" {
-    #[doc = "```text\nThe usable size that shardmm_malloc(size) would give: asking for it instead wastes nothing. 0 when\n `size` is above PTRDIFF_MAX. Allocates nothing.\n From: ours, as nallocx of jemalloc and malloc_good_size of macOS.\n```"]
+    #[doc = "```text\nThe usable size that shardmm_malloc(size) would give: asking for it instead wastes nothing. 0 when\n that would be above PTRDIFF_MAX. Allocates nothing.\n From: ours, as nallocx of jemalloc and malloc_good_size of macOS.\n```"]
     pub fn shardmm_good_size(size: usize) -> usize;
 }
 extern "C" {
