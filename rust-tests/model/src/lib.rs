@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+//! Operations on an allocator, and an interpreter that carries them out on a real one and checks what it can.
+//!
+//! | module | |
+//! | --- | --- |
+//! | [`op`] | what can be done, as data: readable text, and from any eight bytes |
+//! | [`size`] | where sizes are interesting |
+//! | [`target`] | the allocators: ShardMM, and the C library's as a test of the tests |
+//! | [`shadow`] | which blocks live, and what they hold |
+//! | [`worker`] | one operation in one thread |
+//! | [`run`] | sequences, in one thread, in many by turns, in many at once |
+//! | [`fault`] | system calls that fail |
+//! | [`case`] | what a test does around a sequence: saves it, and counts |
+
+pub mod case;
+pub mod fault;
+pub mod op;
+pub mod run;
+pub mod shadow;
+pub mod size;
+pub mod target;
+pub mod worker;
+
+pub use op::{Op, Step};
