@@ -6,10 +6,10 @@
 //!
 //! | variable | |
 //! | --- | --- |
-//! | `SHARDMM_SOURCE` | another tree than `source/` of this package |
-//! | `SHARDMM_CHECKS` | `always` (the default), `debug` or `paranoid`: which assertions are compiled in |
-//! | `SHARDMM_TEST_POINTS` | 1: yield at random inside lock-free operations |
-//! | `SHARDMM_ASM` | 0: no assembler |
+//! | `LIBSHARDMM_SOURCE` | another tree than `source/` of this package |
+//! | `LIBSHARDMM_CHECKS` | `always` (the default), `debug` or `paranoid`: which assertions are compiled in |
+//! | `LIBSHARDMM_TEST_POINTS` | 1: yield at random inside lock-free operations |
+//! | `LIBSHARDMM_ASM` | 0: no assembler |
 //! | `NASM` | the assembler, if not `nasm` |
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn main() {
             "the feature `hardened` is reserved: the hardened build is not part of this version of ShardMM"
         );
     }
-    let root = match env_path("SHARDMM_SOURCE") {
+    let root = match env_path("LIBSHARDMM_SOURCE") {
         Some(path) => path,
         None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("source"),
     };
@@ -45,11 +45,11 @@ fn main() {
     let sources = Meson::read(&root.join("src/meson.build"));
     let asm = Meson::read(&root.join("asm/meson.build"));
 
-    let checks = match env_text("SHARDMM_CHECKS").as_deref() {
+    let checks = match env_text("LIBSHARDMM_CHECKS").as_deref() {
         None | Some("") | Some("always") => 0,
         Some("debug") => 1,
         Some("paranoid") => 2,
-        Some(other) => panic!("SHARDMM_CHECKS={other}: not always, debug or paranoid"),
+        Some(other) => panic!("LIBSHARDMM_CHECKS={other}: not always, debug or paranoid"),
     };
     let tls_model = if feature("LOCAL_DYNAMIC_TLS") { "local-dynamic" } else { "initial-exec" };
     let nasm = nasm(&target, checks, tls_model);
@@ -58,7 +58,7 @@ fn main() {
 
     let values = BTreeMap::from([
         ("SMM_CHECKS", checks.to_string()),
-        ("SMM_TEST_POINTS", u8::from(env_text("SHARDMM_TEST_POINTS").as_deref() == Some("1")).to_string()),
+        ("SMM_TEST_POINTS", u8::from(env_text("LIBSHARDMM_TEST_POINTS").as_deref() == Some("1")).to_string()),
         ("SMM_TLS_MODEL", format!("\"{tls_model}\"")),
         ("SMM_ASM", u8::from(nasm.is_some()).to_string()),
     ]);
@@ -179,12 +179,12 @@ fn nasm(target: &str, checks: u32, tls_model: &str) -> Option<OsString> {
     let insist = feature("ASM");
     let flags =
         ["CFLAGS".to_string(), format!("CFLAGS_{target}"), format!("CFLAGS_{}", target.replace('-', "_"))];
-    let misfit = if env_text("SHARDMM_ASM").as_deref() == Some("0") {
-        Some("SHARDMM_ASM=0")
+    let misfit = if env_text("LIBSHARDMM_ASM").as_deref() == Some("0") {
+        Some("LIBSHARDMM_ASM=0")
     } else if tls_model != "initial-exec" {
         Some("the feature `local_dynamic_tls`")
     } else if checks != 0 {
-        Some("SHARDMM_CHECKS")
+        Some("LIBSHARDMM_CHECKS")
     } else if flags.iter().any(|name| env_text(name).map_or(false, |text| text.contains("-fsanitize"))) {
         Some("a sanitizer")
     } else {
@@ -197,7 +197,7 @@ fn nasm(target: &str, checks: u32, tls_model: &str) -> Option<OsString> {
     let program = env_path("NASM").map_or_else(|| OsString::from("nasm"), PathBuf::into_os_string);
     let there = Command::new(&program).arg("-v").output().map_or(false, |output| output.status.success());
     assert!(there || !insist, "the feature `asm` needs NASM, and {program:?} could not be run");
-    there.then(|| program)
+    there.then_some(program)
 }
 
 fn assemble(

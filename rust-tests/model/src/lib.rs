@@ -18,6 +18,8 @@ pub mod op;
 pub mod run;
 pub mod shadow;
 pub mod size;
+/// Calls as in C, with their contracts.
+#[allow(clippy::missing_safety_doc)]
 pub mod target;
 pub mod worker;
 

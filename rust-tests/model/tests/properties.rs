@@ -23,6 +23,11 @@ fn small_size() -> impl Strategy<Value = usize> {
     (0..190u8, any::<u16>()).prop_map(|(choice, detail)| size::pick(choice, detail))
 }
 
+/// Most above 1 MiB.
+fn large_size() -> impl Strategy<Value = usize> {
+    (226..=255u8, any::<u16>()).prop_map(|(choice, detail)| size::pick(choice, detail))
+}
+
 fn count_and_size() -> impl Strategy<Value = (usize, usize)> {
     prop_oneof![
         8 => (1..9usize, any_size()).prop_map(|(count, size)| (count, size.min(4 << 20) / count)),
@@ -133,6 +138,13 @@ fn every_block_is_whole_in_one_thread() {
 #[test]
 fn short_sequences_hold_from_the_start() {
     property("short", "", 300, steps(1, 60), |steps| run::by_turns::<ShardMM>(1, steps));
+}
+
+#[test]
+fn large_blocks_are_whole() {
+    let step = op(large_size().boxed()).prop_map(|op| Step { thread: 0, op });
+    let steps = prop::collection::vec(step, 1..80);
+    property("large", "", 250, steps, |steps| run::by_turns::<ShardMM>(1, steps));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_package_holds_all_that_it_is_built_from_and_builds() {
     let output = Command::new(env!("CARGO"))
         .args(["package", "--offline", "--allow-dirty", "--target-dir"])
         .arg(&target)
-        .env_remove("SHARDMM_SOURCE")
+        .env_remove("LIBSHARDMM_SOURCE")
         .env_remove("RUSTFLAGS")
         .current_dir(here)
         .output()
