@@ -7,6 +7,7 @@
 #   need_build                 the packages of a build        need_tests     those of the unit tests
 #   need_programs              those of tests/programs        need_matrix    those of .ci/run
 #   need_environments          those of tests/environments    need_bench     those of tools/bench
+#   need_rust                  those of rust-tests
 #   install_missing            installs what was noted; says so; fails with a clear message
 #
 # A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
@@ -78,6 +79,13 @@ need_bench() {
     need libmimalloc2.0 test -e "$libraries/libmimalloc.so.2"
     need libjemalloc2 test -e "$libraries/libjemalloc.so.2"
     need libtcmalloc-minimal4 test -e "$libraries/libtcmalloc_minimal.so.4"
+}
+
+# Any cargo from 1.63 on; the tests of the bindings load libclang and read its headers.
+need_rust() {
+    need cargo cargo --version
+    need rustc rustc --version
+    need libclang-14-dev compgen -G '/usr/lib/llvm-*/lib/libclang*.so*'
 }
 
 links_with() {
