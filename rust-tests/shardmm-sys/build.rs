@@ -60,6 +60,7 @@ fn main() {
         ("SMM_CHECKS", checks.to_string()),
         ("SMM_TEST_POINTS", u8::from(env_text("LIBSHARDMM_TEST_POINTS").as_deref() == Some("1")).to_string()),
         ("SMM_TLS_MODEL", format!("\"{tls_model}\"")),
+        ("SMM_TLS_DYNAMIC", u8::from(tls_model == "local-dynamic").to_string()),
         ("SMM_ASM", u8::from(nasm.is_some()).to_string()),
     ]);
     let mut flags = vec![format!("-std={}", top.option("c_std"))];

@@ -92,11 +92,11 @@ fn sources_flags_and_shared_numbers_are_those_of_the_meson_build() {
     }
     let (commands, numbers) = meson(&options);
 
-    // operator new needs a C++ compiler, which the crate does not ask for.
+    // operator new needs a C++ compiler, which the crate does not ask for; early_start.c is for the shared library.
     let sources: BTreeSet<String> = commands
         .iter()
         .map(|(source, _)| source.clone())
-        .filter(|source| !source.starts_with("src/api/override_new"))
+        .filter(|source| !source.starts_with("src/api/override_new") && source != "src/api/early_start.c")
         .collect();
     assert_eq!(lines("sources.txt"), sources);
 
@@ -104,7 +104,7 @@ fn sources_flags_and_shared_numbers_are_those_of_the_meson_build() {
         ours.iter().cloned().chain(["-O3".to_string(), "-fPIC".to_string()]).collect();
     let mut compared = 0;
     for (source, words) in &commands {
-        if source.ends_with(".c") && !source.starts_with("src/api/override") {
+        if source.ends_with(".c") && sources.contains(source) && !source.starts_with("src/api/override") {
             let words: BTreeSet<String> = words.iter().filter(|word| matters(word)).cloned().collect();
             assert_eq!(words, expected, "{source}");
             compared += 1;
