@@ -22,7 +22,8 @@ void smm_page_init(struct smm_page *page, unsigned size_class, bool fresh)
     page->free_is_zero = false;
     page->carved = 0;
     page->capacity = (uint16_t)(SMM_PAGE_SIZE / size);
-    page->touched = fresh ? 0 : SMM_PAGE_SIZE / SMM_OS_PAGE_MIN;
+    if (fresh)
+        page->touched = 0;
     page->fresh = fresh;
     page->listed = false;
     page->borrowed = false;

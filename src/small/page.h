@@ -64,7 +64,7 @@ struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page {
     _Atomic(uint16_t) shared_capacity;
     _Atomic(uint16_t) shared_carved;
     _Atomic(uint8_t) shared_class;
-    /* In the lenders of a heap, whose thread alone then uses the link. Taken by exchange, acquire; given up with
+    /* In more_lenders of a heap, whose thread alone then uses the link. Taken by exchange, acquire; given up with
      * release: one heap's thread has read the link before another's writes it. */
     _Atomic(bool) lending;
     struct smm_page *next_lender;

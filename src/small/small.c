@@ -221,20 +221,35 @@ static uint64_t push_and_notify(struct smm_page *page, struct smm_item *head, st
     return seen;
 }
 
+/* A page of another heap where items lie is freed into. */
 static void lender_add(struct smm_small *small, struct smm_page *page, unsigned size_class)
 {
-    if (smm_load_relaxed(&page->lending) || smm_exchange_acquire(&page->lending, true))
+    struct smm_page **const lenders = small->lenders[size_class];
+    struct smm_page *const before = lenders[1];
+
+    if (lenders[0] == page)
         return;
-    page->next_lender = small->lenders[size_class];
-    small->lenders[size_class] = page;
+    lenders[1] = lenders[0];
+    lenders[0] = page;
+    if (before == NULL || before == page || smm_load_relaxed(&before->lending) || smm_exchange_acquire(&before->lending, true))
+        return;
+    before->next_lender = small->more_lenders[size_class];
+    small->more_lenders[size_class] = before;
 }
 
 static struct smm_page *lender_take(struct smm_small *small, unsigned size_class)
 {
-    struct smm_page *const page = small->lenders[size_class];
+    struct smm_page *page;
 
+    for (unsigned i = 0; i < SMM_LENDERS; i++) {
+        page = small->lenders[size_class][i];
+        small->lenders[size_class][i] = NULL;
+        if (page != NULL)
+            return page;
+    }
+    page = small->more_lenders[size_class];
     if (page != NULL) {
-        small->lenders[size_class] = page->next_lender;
+        small->more_lenders[size_class] = page->next_lender;
         smm_store_release(&page->lending, false);
     }
     return page;
@@ -253,8 +268,7 @@ enum smm_fault smm_small_free_foreign(struct smm_small *self, struct smm_page *p
         return SMM_FAULT_NONE;
     }
     smm_own_add(&self->foreign_frees, 1);
-    /* This item makes enough of them. */
-    if (smm_foreign_lies(page, smm_foreign_count(seen) + 1) && !smm_foreign_lies(page, smm_foreign_count(seen)))
+    if (smm_foreign_lies(page, smm_foreign_count(seen) + 1))
         lender_add(self, page, size_class);
     return SMM_FAULT_NONE;
 }

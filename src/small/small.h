@@ -37,7 +37,7 @@ struct smm_class_list {
     struct smm_page *last;
 };
 
-enum { SMM_OWN_COUNT = 256, SMM_KEPT_MAX = 16 };
+enum { SMM_LENDERS = 2, SMM_OWN_COUNT = 256, SMM_KEPT_MAX = 24 };
 
 struct smm_small {
     struct smm_page *direct[SMM_DIRECT_COUNT];
@@ -45,9 +45,10 @@ struct smm_small {
     /* Slots of segments of this heap, each at its low 8 bits; of two with the same, the one used last. A segment
      * never changes its owner, so an entry is never wrong. An entry without one holds what is no slot there. */
     size_t own[SMM_OWN_COUNT];
-    /* Pages of other heaps where items lie, by class, the last one first, linked by next_lender: where this heap's
-     * thread, which freed the item that made them enough, may borrow. */
-    struct smm_page *lenders[SMM_CLASS_COUNT];
+    /* Pages of other heaps where items lie that this heap's thread freed last, by class: where it may borrow. And those
+     * that were among them before, linked by next_lender, the last one first. */
+    struct smm_page *lenders[SMM_CLASS_COUNT][SMM_LENDERS];
+    struct smm_page *more_lenders[SMM_CLASS_COUNT];
     /* Classes whose page became kept (P5), the last ones, each plus 1; in a ring. */
     uint8_t kept[SMM_KEPT_MAX];
     uint8_t kept_next;

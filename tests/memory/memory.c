@@ -405,7 +405,7 @@ static void producers_and_a_consumer(void)
         give(portion);
     }
     check("250 MiB through a queue of 17, at most at any time",
-          more_than(figure("/proc/self/status", "VmHWM"), start), 96 * MIB);
+          more_than(figure("/proc/self/status", "VmHWM"), start), 128 * MIB);
     purge();
     check("the same, the producers asleep, after a purge", more_than(resident(), start), 24 * MIB);
     for (size_t n = 0; n < PRODUCERS; n++)
