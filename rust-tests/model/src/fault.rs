@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 #[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "faults"), allow(dead_code))]
 struct Plan {
     /// How many calls succeed before one fails.
     left: u32,

@@ -10,6 +10,7 @@
 //! | [`worker`] | one operation in one thread |
 //! | [`run`] | sequences, in one thread, in many by turns, in many at once |
 //! | [`fault`] | system calls that fail |
+//! | [`sync`] | what the thread sanitizer has to be told |
 //! | [`case`] | what a test does around a sequence: saves it, and counts |
 
 pub mod case;
@@ -18,6 +19,7 @@ pub mod op;
 pub mod run;
 pub mod shadow;
 pub mod size;
+pub mod sync;
 /// Calls as in C, with their contracts.
 #[allow(clippy::missing_safety_doc)]
 pub mod target;

@@ -6,6 +6,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 
 use crate::op::{Op, Step};
+use crate::sync;
 use crate::target::{Target, Usage};
 use crate::worker::{Common, Flow, Worker, PURGE_DELAY_MS};
 
@@ -28,6 +29,7 @@ impl Thread {
             let mut worker = Worker::<T>::new(common, me);
             for (ops, answer) in batches {
                 let mut result = Ok(Flow::Next);
+                sync::acquire(&ONE);
                 for (index, op) in ops {
                     result = worker.run(op).map_err(|fault| format!("step {index}, thread {me}: {fault}"));
                     if result != Ok(Flow::Next) {
@@ -36,13 +38,17 @@ impl Thread {
                 }
                 let goes_on = result == Ok(Flow::Next);
                 let failed = result.is_err();
+                sync::release(&ONE);
                 answer.send(result).unwrap();
                 if failed || !goes_on {
                     // What a failed run leaves is not trusted, and stays.
                     return Ok(());
                 }
             }
-            worker.finish()
+            sync::acquire(&ONE);
+            let finished = worker.finish();
+            sync::release(&ONE);
+            finished
         });
         Thread { work, handle }
     }
@@ -76,6 +82,8 @@ pub fn by_turns<T: Target>(threads: usize, steps: &[Step]) -> Result<(), String>
         }
         let thread = live[me].get_or_insert_with(|| Thread::start::<T>(&common, me));
         let (answer, result_of_batch) = mpsc::channel();
+        // A join of an ended thread comes before what the next one does.
+        sync::release(&ONE);
         thread.work.send((batch, answer)).unwrap();
         match result_of_batch.recv() {
             Ok(Ok(Flow::Next)) => {}

@@ -10,6 +10,7 @@ use crate::fault;
 use crate::op::{AlignedCall, Op, SLOTS};
 use crate::shadow::{first_not_zero, Block, Made, Shadow};
 use crate::size::{class_of, MEDIUM_MAX, SMALL_MAX};
+use crate::sync;
 use crate::target::{errno, set_errno, Target, Usage, EINVAL, ENOMEM};
 
 /// How old freed memory is before it goes back, and how long [`Op::Delay`] waits for that.
@@ -36,6 +37,18 @@ impl Common {
     pub fn new(threads: usize, quiet: Option<Usage>) -> Arc<Common> {
         let mail = (0..threads).map(|_| Mutex::default()).collect();
         Arc::new(Common { shadow: Shadow::default(), mail, quiet })
+    }
+
+    fn send(&self, to: usize, blocks: impl IntoIterator<Item = Block>) {
+        let mut mail = self.mail[to].lock().unwrap();
+        mail.extend(blocks);
+        sync::release(&self.mail[to]);
+    }
+
+    fn receive(&self, me: usize) -> Vec<Block> {
+        let mut mail = self.mail[me].lock().unwrap();
+        sync::acquire(&self.mail[me]);
+        std::mem::take(&mut *mail)
     }
 }
 
@@ -141,7 +154,7 @@ impl<T: Target> Worker<T> {
             Op::HandOver { slot, to } => {
                 let to = to as usize % self.common.mail.len();
                 if let Some(block) = self.slots[slot as usize % SLOTS].take() {
-                    self.common.mail[to].lock().unwrap().push(block);
+                    self.common.send(to, Some(block));
                 }
             }
             Op::Spawn { count, size } => {
@@ -155,15 +168,13 @@ impl<T: Target> Worker<T> {
                     Ok::<_, String>(other.slots)
                 });
                 let made = made.join().map_err(|_| "a thread panicked")??;
-                self.common.mail[self.me].lock().unwrap().extend(made.into_iter().flatten());
+                self.common.send(self.me, made.into_iter().flatten());
             }
             Op::End { keep } => {
                 if keep {
                     let next = (self.me + 1) % self.common.mail.len();
-                    self.common.mail[next]
-                        .lock()
-                        .unwrap()
-                        .extend(self.slots.iter_mut().filter_map(Option::take));
+                    let blocks: Vec<Block> = self.slots.iter_mut().filter_map(Option::take).collect();
+                    self.common.send(next, blocks);
                 } else {
                     self.finish()?;
                 }
@@ -200,7 +211,7 @@ impl<T: Target> Worker<T> {
 
     /// What was handed over is looked at by who gets it.
     fn take_mail(&mut self) -> Result<(), String> {
-        let blocks = std::mem::take(&mut *self.common.mail[self.me].lock().unwrap());
+        let blocks = self.common.receive(self.me);
         for block in blocks {
             check_contents(&block, block.usable, "after it was handed over")?;
             match self.slots.iter_mut().find(|slot| slot.is_none()) {
