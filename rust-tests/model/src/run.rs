@@ -173,5 +173,5 @@ fn close<T: Target>(common: &Arc<Common>, before: &Usage) -> Result<(), String> 
 /// What stays when nothing is in use: the descriptors of segments of pages, the headers and first pages of arenas,
 /// heaps and the map.
 pub fn floor(usage: &Usage) -> u64 {
-    (1 << 20) + usage.segments * (64 << 10) + usage.heaps * (64 << 10)
+    (256 << 10) + usage.segments * (64 << 10) + usage.heaps * (64 << 10)
 }
