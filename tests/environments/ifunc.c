@@ -19,7 +19,7 @@ static int the_only_version(void)
     return 7;
 }
 
-__attribute__((used)) static int (*choose(void))(void) /* by its name alone, which not every compiler sees */
+__attribute__((used)) static int (*choose(void))(void)
 {
     for (int i = 0; i < BLOCKS; i++) {
         free(malloc(sizes[i]));

@@ -100,15 +100,18 @@ int main()
         if (words.front().size() != static_cast<std::size_t>(i) || *one != i)
             return 1;
     }
+    // By their names: the compiler may leave out an expression with new whose block is not used.
     refuse = true;
-    if (new (std::nothrow) char[10] != nullptr || new (std::nothrow) long != nullptr) {
+    bool refused = ::operator new(10, std::nothrow) == nullptr && ::operator new[](10, std::nothrow) == nullptr;
+#ifdef ALIGNED_TOO
+    constexpr std::align_val_t wide{64};
+    refused = refused && ::operator new(10, wide, std::nothrow) == nullptr;
+    refused = refused && ::operator new[](10, wide, std::nothrow) == nullptr;
+#endif
+    refuse = false;
+    if (!refused) {
         std::fputs("a nothrow form did not come to the program's\n", stderr);
         return 1;
     }
-#ifdef ALIGNED_TOO
-    if (new (std::nothrow) Wide[3] != nullptr || new (std::nothrow) Wide != nullptr)
-        return 1;
-#endif
-    refuse = false;
     return made > 300 * 15 && made == given ? 0 : 1;
 }
