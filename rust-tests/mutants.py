@@ -90,7 +90,7 @@ def environment(source):
 
 
 def cargo(source, arguments):
-    command = ["cargo", "test", "--quiet", "-p", "model", "--test", "properties", "--target-dir", TARGET]
+    command = ["cargo", "test", "--locked", "--quiet", "-p", "model", "--test", "properties", "--target-dir", TARGET]
     process = subprocess.Popen(command + arguments, cwd=HERE, env=environment(source), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True)
