@@ -191,6 +191,8 @@ static enum smm_fault small_free_foreign(struct smm_heap *mine, void *block)
 
 void smm_free_slow(void *block, const char *call)
 {
+    if (block == NULL)
+        return;
     const enum smm_kind kind = smm_kind_of(block);
     /* A thread that frees what others made will make its own: its heap is born now, to know where it may borrow. */
     struct smm_heap *const mine = kind == SMM_KIND_SMALL || kind == SMM_KIND_MEDIUM ? smm_heap_own() : NULL;
@@ -218,8 +220,6 @@ void smm_free_slow(void *block, const char *call)
         break;
     case SMM_KIND_NONE:
     case SMM_KIND_COUNT:
-        if (block == NULL)
-            return;
         fault = SMM_FAULT_UNKNOWN;
         break;
     }
