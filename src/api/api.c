@@ -49,7 +49,7 @@ void shardmm_free_aligned_sized(void *block, size_t alignment, size_t size)
 
 void *shardmm_reallocarray(void *block, size_t count, size_t size)
 {
-    return smm_reallocarray(block, count, size);
+    return smm_reallocarray_by(smm_realloc, block, count, size);
 }
 
 void *shardmm_aligned_alloc(size_t alignment, size_t size)

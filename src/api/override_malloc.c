@@ -85,13 +85,7 @@ void __libc_free(void *block)
 
 EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
-    size_t bytes;
-
-    if (__builtin_mul_overflow(count, size, &bytes)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return realloc(block, bytes);
+    return smm_reallocarray_by(realloc, block, count, size);
 }
 
 #if SMM_CHECKS >= 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* posix.h - the aligned and sized calls, whose arguments the standards say how to check; shared by the
- * public names and by the override. */
+/* posix.h - the calls whose arguments the standards say how to check: aligned, sized, of arrays; shared by the public
+ * names and by the override. */
 #ifndef SMM_ENTRY_POSIX_H
 #define SMM_ENTRY_POSIX_H
 
@@ -8,6 +8,18 @@
 
 #include "base/bits.h"
 #include "entry/fast.h"
+
+/* `resize` is a constant: what resizes when the product fits. */
+SMM_INLINE void *smm_reallocarray_by(void *(*resize)(void *, size_t), void *block, size_t count, size_t size)
+{
+    size_t bytes;
+
+    if (SMM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return resize(block, bytes);
+}
 
 SMM_INLINE void *smm_aligned_alloc(size_t alignment, size_t size)
 {

@@ -85,14 +85,3 @@ void *smm_realloc_slow(void *block, size_t size)
         result = resize(block, before, size, kind);
     return result != NULL ? result : move(block, before, size);
 }
-
-void *smm_reallocarray(void *block, size_t count, size_t size)
-{
-    size_t bytes;
-
-    if (__builtin_mul_overflow(count, size, &bytes)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return smm_realloc(block, bytes);
-}

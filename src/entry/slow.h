@@ -10,7 +10,6 @@
 SMM_NOINLINE void *smm_malloc_slow(size_t size);
 SMM_NOINLINE void *smm_calloc_slow(size_t count, size_t size);
 SMM_NOINLINE void *smm_realloc_slow(void *block, size_t size);
-void *smm_reallocarray(void *block, size_t count, size_t size);
 
 SMM_NOINLINE void smm_free_slow(void *block, const char *call);
 /* `block` was pushed to `page` of the calling thread's heap: see smm_small_free_rare(). */
