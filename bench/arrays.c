@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: MIT
-//
-// arrays.c - arrays that grow: by an element, by doubling, and one to 256 MiB.
+/* SPDX-License-Identifier: MIT */
+/* arrays.c - arrays that grow: by an element, by doubling, and one to 256 MiB. */
 
 #include "bench.h"
 
-// ---- arrays ----
+/* ---- arrays ---- */
 
 enum { ARRAYS = 300 };
 
@@ -35,7 +34,7 @@ static void arrays_work(struct worker *self)
                 array->items[array->count] = array->count ^ round;
                 array->count++;
             }
-            // What is not needed is given back, as a list that is finished does.
+            /* What is not needed is given back, as a list that is finished does. */
             if (doubling) {
                 array->items = need(realloc(array->items, array->count * sizeof *array->items));
                 array->capacity = array->count;
@@ -56,7 +55,7 @@ static void arrays_drop(struct worker *self)
     free(arrays);
 }
 
-// ---- grow ----
+/* ---- grow ---- */
 
 static void grow_work(struct worker *self)
 {
@@ -67,7 +66,7 @@ static void grow_work(struct worker *self)
     for (size_t step = 0; step < steps; step++) {
         buffer = need(realloc(buffer, (step + 1) * STEP));
         memset(buffer + step * STEP, (int)(step + 1), STEP);
-        // A word of an old part: it must have come along.
+        /* A word of an old part: it must have come along. */
         sum = mix(sum, buffer[random_below(&self->random, (step + 1) * STEP)]);
     }
     self->held = buffer;

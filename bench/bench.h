@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: MIT
-//
-// bench.h - what a scenario sees of the harness.
-//
-// A scenario is compiled twice: as it is, with plain calls of malloc and the like, which whatever library is preloaded
-// answers; and with BENCH_COUNT, where each call is counted by size first, for --histogram. B(name) keeps the two
-// apart, so that the first carries no trace of the second.
+/* SPDX-License-Identifier: MIT */
+/* bench.h - what a scenario sees of the harness.
+ *
+ * A scenario is compiled twice: as it is, with plain calls of malloc and the like, which whatever library is preloaded
+ * answers; and with BENCH_COUNT, where each call is counted by size first, for --histogram. B(name) keeps the two
+ * apart, so that the first carries no trace of the second. */
 #ifndef SHARDMM_BENCH_H
 #define SHARDMM_BENCH_H
 
@@ -32,31 +31,31 @@ void count_free(void *block);
 
 enum { MAX_THREADS = 256 };
 
-// One for each thread. A scenario touches its own only, and shares through `mates`.
+/* One for each thread. A scenario touches its own only, and shares through `mates`. */
 struct worker {
     _Alignas(128) unsigned index;
     unsigned threads;
     double scale;
     uint64_t random;
-    uint64_t checksum;   // depends on scenario, threads, scale and index only
-    uint64_t operations; // what one is, the scenario says
-    void *held;          // what work() leaves allocated, for drop()
+    uint64_t checksum;   /* depends on scenario, threads, scale and index only */
+    uint64_t operations; /* what one is, the scenario says */
+    void *held;          /* what work() leaves allocated, for drop() */
     struct worker *mates;
 };
 
 struct scenario {
     const char *name;
     const char *about;
-    void (*work)(struct worker *self); // timed; what it allocates and does not free goes to self->held
-    void (*drop)(struct worker *self); // after time and memory were taken; may be NULL
-    unsigned threads_step;             // the number of threads must be a multiple; 0 is 1
-    bool sampled;                      // memory over time is of interest
-    unsigned idle_milliseconds;        // how long all threads rest after drop(), with their data gone
-    bool purge;                        // ask the allocator to give memory back when they begin to
+    void (*work)(struct worker *self); /* timed; what it allocates and does not free goes to self->held */
+    void (*drop)(struct worker *self); /* after time and memory were taken; may be NULL */
+    unsigned threads_step;             /* the number of threads must be a multiple; 0 is 1 */
+    bool sampled;                      /* memory over time is of interest */
+    unsigned idle_milliseconds;        /* how long all threads rest after drop(), with their data gone */
+    bool purge;                        /* ask the allocator to give memory back when they begin to */
 };
 
 #define DECLARE_SCENARIOS(family) extern const struct scenario family[], family##_counted[]
-// Each ends with an entry without a name.
+/* Each ends with an entry without a name. */
 DECLARE_SCENARIOS(loop_scenarios);
 DECLARE_SCENARIOS(text_scenarios);
 DECLARE_SCENARIOS(array_scenarios);
@@ -96,7 +95,7 @@ static inline uint64_t mix_bytes(uint64_t hash, const void *data, size_t length)
     return hash;
 }
 
-// xorshift64*
+/* xorshift64* */
 static inline uint64_t next_random(uint64_t *state)
 {
     uint64_t x = *state;
@@ -107,7 +106,7 @@ static inline uint64_t next_random(uint64_t *state)
     return x * 0x2545F4914F6CDD1Du;
 }
 
-// 0 to limit - 1
+/* 0 to limit - 1 */
 static inline size_t random_below(uint64_t *state, size_t limit)
 {
     return (size_t)(((next_random(state) >> 32) * limit) >> 32);
@@ -124,10 +123,10 @@ static inline size_t scaled(const struct worker *self, size_t amount)
     return result > 0 ? result : 1;
 }
 
-// Puts the function of that name, which a preloaded library may have, or NULL into the function pointer at `pointer`.
+/* Puts the function of that name, which a preloaded library may have, or NULL into the pointer at `pointer`. */
 void find_function(void *pointer, const char *name);
 
-// Runs `body` in a thread of its own, with the same processors as the caller.
+/* Runs `body` in a thread of its own, with the same processors as the caller. */
 pthread_t start_thread(void *(*body)(void *), void *argument);
 void join_thread(pthread_t thread);
 

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// count.c - counts calls by kind and by the power of two of their size, from all threads.
+/* SPDX-License-Identifier: MIT */
+/* count.c - counts calls by kind and by the power of two of their size, from all threads. */
 
 #include "count.h"
 
@@ -9,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Not through bench.h: the names there with BENCH_COUNT are these functions.
+/* Not through bench.h: the names there with BENCH_COUNT are these functions. */
 void *count_malloc(size_t size);
 void *count_calloc(size_t count, size_t size);
 void *count_realloc(void *block, size_t size);
 void count_free(void *block);
 
-// Bucket i holds the sizes from 2^(i-1) + 1 to 2^i.
+/* Bucket i holds the sizes from 2^(i-1) + 1 to 2^i. */
 enum { BUCKETS = 48 };
 enum kind { MALLOC, CALLOC, REALLOC, KINDS };
 static const char *const kind_names[KINDS] = {"malloc", "calloc", "realloc"};
@@ -57,7 +56,7 @@ static uint64_t calls_of(enum kind kind, int bucket)
     return atomic_load_explicit(&calls[kind][bucket], memory_order_relaxed);
 }
 
-// A line for each kind of call: how many, and the part of each power of two of their sizes.
+/* A line for each kind of call: how many, and the part of each power of two of their sizes. */
 void count_print(bool json)
 {
     if (json)

@@ -1,13 +1,12 @@
-// SPDX-License-Identifier: MIT
-//
-// documents.c - documents as trees in memory: JSON that is built and serialised, XML that is queried.
+/* SPDX-License-Identifier: MIT */
+/* documents.c - documents as trees in memory: JSON that is built and serialised, XML that is queried. */
 
 #include "bench.h"
 #include "model.h"
 
 #include <stdio.h>
 
-// ---- JSON ----
+/* ---- JSON ---- */
 
 enum json_kind { JSON_NUMBER, JSON_STRING, JSON_LIST, JSON_OBJECT };
 
@@ -19,7 +18,7 @@ struct json {
         struct text *text;
         struct json **items;
     };
-    struct text **names; // of an object's items
+    struct text **names; /* of an object's items */
 };
 
 static void json_add(struct json *json, struct text *name, struct json *item)
@@ -53,7 +52,7 @@ struct json *B(json_random)(uint64_t *random, unsigned depth)
     return json;
 }
 
-// The writer has room for deep nesting and long lines in itself, and is zeroed as a whole when it is made.
+/* The writer has room for deep nesting and long lines in itself, and is zeroed as a whole when it is made. */
 struct writer {
     size_t used;
     struct text *output;
@@ -159,7 +158,7 @@ static void json_work(struct worker *self)
         self->checksum = mix_bytes(self->checksum, output->bytes, output->length);
         self->operations += output->length;
         free(output);
-        // Answers to single questions are written as well, each by a writer of its own.
+        /* Answers to single questions are written as well, each by a writer of its own. */
         for (unsigned i = 0; i < (*document)->count; i++) {
             output = B(json_write)((*document)->items[i]);
             self->checksum = mix(self->checksum, output->length);
@@ -181,7 +180,7 @@ static void json_drop_all(struct worker *self)
     free(documents);
 }
 
-// ---- XML: nodes of 120 bytes and attributes of 104, as libxml2 has them ----
+/* ---- XML: nodes of 120 bytes and attributes of 104, as libxml2 has them ---- */
 
 struct attribute {
     struct attribute *next;
@@ -267,7 +266,7 @@ static void set_add(struct node_set *set, const struct node *node)
     set->nodes[set->count++] = node;
 }
 
-// //a[@b]/c: every step has a node set of its own, and a result object that holds it.
+/* //a[@b]/c: every step has a node set of its own, and a result object that holds it. */
 static uint64_t xml_query(const struct node *root, unsigned a, unsigned b, unsigned c)
 {
     struct node_set *outer = need(calloc(1, sizeof *outer)), *inner = need(calloc(1, sizeof *inner));
@@ -291,7 +290,7 @@ static uint64_t xml_query(const struct node *root, unsigned a, unsigned b, unsig
             sum = mix(sum, node->order);
             continue;
         }
-        // string(): the caller gets a copy.
+        /* string(): the caller gets a copy. */
         struct text *text = B(text_copy)(node->content);
         sum = mix_bytes(sum, text->bytes, text->length);
         free(text);

@@ -1,11 +1,10 @@
-// SPDX-License-Identifier: MIT
-//
-// floor.c - libshardmm-floor.so: the least that malloc and free can be, as a lower bound in the plots.
-//
-// A small block comes from a list of its thread and size class, and goes to that of whoever frees it. There is no
-// owner, no page comes back for another class, nothing returns to the system. The class of an address is a byte for
-// each 64 KiB: one load. Blocks above 1 KiB are cut from fresh memory, with their size in front, and stay used up.
-// Not for use: a program that runs long under it runs out of memory.
+/* SPDX-License-Identifier: MIT */
+/* floor.c - libshardmm-floor.so: the least that malloc and free can be, as a lower bound in the plots.
+ *
+ * A small block comes from a list of its thread and size class, and goes to that of whoever frees it. There is no
+ * owner, no page comes back for another class, nothing returns to the system. The class of an address is a byte for
+ * each 64 KiB: one load. Blocks above 1 KiB are cut from fresh memory, with their size in front, and stay used up.
+ * Not for use: a program that runs long under it runs out of memory. */
 
 #include <errno.h>
 #include <malloc.h>
@@ -18,7 +17,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-void free_sized(void *block, size_t size); // of C23
+void free_sized(void *block, size_t size); /* of C23 */
 
 enum { SMALL_MOST = 1024, STEP = 16, CLASSES = SMALL_MOST / STEP + 1, CHUNK_SHIFT = 16, CHUNKS = 1 << 21 };
 static const size_t chunk_size = (size_t)1 << CHUNK_SHIFT;
@@ -28,7 +27,7 @@ struct item {
 };
 
 static __thread struct item *lists[CLASSES] __attribute__((tls_model("initial-exec")));
-static unsigned char chunk_class[CHUNKS]; // 0: no small blocks
+static unsigned char chunk_class[CHUNKS]; /* 0: no small blocks */
 static _Atomic uintptr_t base;
 static _Atomic size_t used_chunks;
 
@@ -47,7 +46,7 @@ static uintptr_t take_chunks(size_t count, unsigned char class)
             start = none;
         }
     }
-    // The last one is lost to the alignment.
+    /* The last one is lost to the alignment. */
     const size_t first = atomic_fetch_add(&used_chunks, count);
     if (count > CHUNKS || first + count > CHUNKS - 1)
         return 0;
@@ -110,7 +109,7 @@ EXPORT void free(void *block)
         return;
     const size_t class = class_of_address(block);
     struct item *item = block;
-    item->next = lists[class]; // of class 0: a list that nobody takes from
+    item->next = lists[class]; /* of class 0: a list that nobody takes from */
     lists[class] = item;
 }
 
@@ -131,7 +130,7 @@ EXPORT void *calloc(size_t count, size_t size)
     }
     void *block = malloc(bytes);
     if (block != NULL && bytes <= SMALL_MOST)
-        memset(block, 0, bytes); // larger ones are fresh
+        memset(block, 0, bytes); /* larger ones are fresh */
     return block;
 }
 

@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: MIT
-//
-// harness.c - shardmm-bench: runs one scenario in N threads and tells time, memory, page faults and a checksum.
-//
-// The time runs from the moment when all threads are ready to the one when the last has done its work; all of them
-// still hold their data then, and the memory of the process is taken. After it they drop the data and end. The harness
-// itself allocates nothing while a scenario runs.
+/* SPDX-License-Identifier: MIT */
+/* harness.c - shardmm-bench: runs one scenario in N threads and tells time, memory, page faults and a checksum.
+ *
+ * The time runs from the moment when all threads are ready to the one when the last has done its work; all of them
+ * still hold their data then, and the memory of the process is taken. After it they drop the data and end. The harness
+ * itself allocates nothing while a scenario runs. */
 
 #include "bench.h"
 
@@ -40,8 +39,8 @@ struct usage {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned phase;   // 0 starting, 1 work, 2 drop, 3 end
-    unsigned arrived; // threads that wait for the next phase
+    unsigned phase;   /* 0 starting, 1 work, 2 drop, 3 end */
+    unsigned arrived; /* threads that wait for the next phase */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct scenario *current;
@@ -85,7 +84,7 @@ static struct usage usage_now(void)
     };
 }
 
-// `field` of /proc/self/status, in KiB. By system calls alone: the memory that it measures is not to change.
+/* `field` of /proc/self/status, in KiB. By system calls alone: the memory that it measures is not to change. */
 static long status_kib(const char *field)
 {
     char text[4096];
@@ -112,7 +111,7 @@ static void take_sample(double start)
     }
 }
 
-// ---- Threads ----
+/* ---- Threads ---- */
 
 static void pin(unsigned index)
 {
@@ -194,12 +193,12 @@ void join_thread(pthread_t thread)
 
 void find_function(void *pointer, const char *name)
 {
-    // ISO C has no conversion from what dlsym() answers to a function.
+    /* ISO C has no conversion from what dlsym() answers to a function. */
     void *const found = dlsym(RTLD_DEFAULT, name);
     memcpy(pointer, &found, sizeof found);
 }
 
-// ---- Purge: by the name that each allocator has for it ----
+/* ---- Purge: by the name that each allocator has for it ---- */
 
 static void purge(void)
 {
@@ -218,7 +217,7 @@ static void purge(void)
         malloc_trim(0);
 }
 
-// ---- Command line ----
+/* ---- Command line ---- */
 
 static void usage(FILE *to)
 {
@@ -370,7 +369,7 @@ int main(int count, char **arguments)
     open_gate(3);
     for (unsigned i = 0; i < threads; i++)
         join_thread(handles[i]);
-    // The kernel brings the mark up to date a little late.
+    /* The kernel brings the mark up to date a little late. */
     const long marked_kib = status_kib("VmHWM:"), peak_kib = marked_kib > held_kib ? marked_kib : held_kib;
 
     uint64_t checksum = 0, operations = 0;

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// loops.c - the hot loops, which do little else than malloc and free, and the cycle of many blocks.
+/* SPDX-License-Identifier: MIT */
+/* loops.c - the hot loops, which do little else than malloc and free, and the cycle of many blocks. */
 
 #include "bench.h"
 
@@ -51,7 +50,7 @@ static void batches_work(struct worker *self)
     self->operations = rounds * BATCH;
 }
 
-// Everything is freed and allocated again: what was given back to the system in between is paid for.
+/* Everything is freed and allocated again: what was given back to the system in between is paid for. */
 static void cycle_drop(struct worker *self)
 {
     void **blocks = self->held;

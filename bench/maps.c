@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// maps.c - hash maps with stored values, which grow and are walked; and a mix of all kinds of data.
+/* SPDX-License-Identifier: MIT */
+/* maps.c - hash maps with stored values, which grow and are walked; and a mix of all kinds of data. */
 
 #include "bench.h"
 #include "model.h"
@@ -85,7 +84,7 @@ bool B(map_remove)(struct map *map, uint64_t key)
     return true;
 }
 
-// The order of the entries does not depend on where they lie, but a sum makes that plain.
+/* The order of the entries does not depend on where they lie, but a sum makes that plain. */
 uint64_t B(map_sum)(const struct map *map)
 {
     uint64_t sum = map->entries;
@@ -107,7 +106,7 @@ void B(map_drop)(struct map *map)
     free(map);
 }
 
-// ---- maps ----
+/* ---- maps ---- */
 
 enum { MAPS = 8 };
 
@@ -141,11 +140,11 @@ static void maps_drop(struct worker *self)
     free(maps);
 }
 
-// ---- mixed ----
+/* ---- mixed ---- */
 
 enum { SESSIONS = 64 };
 
-// What a server keeps of a client.
+/* What a server keeps of a client. */
 struct session {
     struct map *state;
     struct json *document;

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// medium.c - 2000 live blocks, 2,000,000 times one of them at random replaced by one of a random size.
+/* SPDX-License-Identifier: MIT */
+/* medium.c - 2000 live blocks, 2,000,000 times one of them at random replaced by one of a random size. */
 
 #include "bench.h"
 
@@ -16,7 +15,7 @@ static void replace(struct worker *self, struct block *block, size_t least, size
     free(block->bytes);
     block->size = random_between(&self->random, least, most);
     block->bytes = need(malloc(block->size));
-    // Both ends, as a header and the end of data would be: over the run that is every page.
+    /* Both ends, as a header and the end of data would be: over the run that is every page. */
     const int mark = (int)(block->size & 0xFF);
     memset(block->bytes, mark, EDGE);
     memset(block->bytes + block->size - EDGE, mark, EDGE);

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// objects.c - objects with reference counts that are changed atomically, whoever holds them.
+/* SPDX-License-Identifier: MIT */
+/* objects.c - objects with reference counts that are changed atomically, whoever holds them. */
 
 #include "bench.h"
 
@@ -15,7 +14,7 @@ struct object {
 static struct object *object_new(uint64_t *random, size_t least, size_t most)
 {
     const size_t size = random_between(random, least, most);
-    // As languages do that promise it: a new object is all zero.
+    /* As languages do that promise it: a new object is all zero. */
     struct object *object = need(calloc(1, size));
     object->size = (uint32_t)size;
     object->value = next_random(random);
@@ -35,7 +34,7 @@ static void object_release(struct object *object)
         struct object *right = object->right;
         object_release(object->left);
         free(object);
-        object = right; // a list hangs on the right: no recursion along it
+        object = right; /* a list hangs on the right: no recursion along it */
     }
 }
 
@@ -47,7 +46,7 @@ static uint64_t tree_sum(const struct object *tree)
     return sum;
 }
 
-// ---- objects ----
+/* ---- objects ---- */
 
 enum { ROOTS = 64, NODES = 500 };
 
@@ -77,7 +76,7 @@ static void objects_work(struct worker *self)
                 roots[at] = head;
             }
         }
-        // Readers come and go.
+        /* Readers come and go. */
         for (struct object *each = roots[(at + ROOTS / 2) % ROOTS]; each != NULL; each = each->right) {
             struct object *reader = object_share(each);
             sum += reader->value;
@@ -99,11 +98,11 @@ static void objects_drop(struct worker *self)
     free(roots);
 }
 
-// ---- interfaces ----
+/* ---- interfaces ---- */
 
 enum { INSTANCES = 500 };
 
-// What a closure captures: an object, and where it found it.
+/* What a closure captures: an object, and where it found it. */
 struct closure {
     _Atomic uint32_t references;
     uint64_t (*call)(const struct closure *self, uint64_t argument);

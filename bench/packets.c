@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// packets.c - binary packets: written into a buffer that grows, read from a copy; by one thread, or by pairs of them.
+/* SPDX-License-Identifier: MIT */
+/* packets.c - binary packets: written into a buffer that grows, read from a copy; by one thread, or by pairs. */
 
 #include "bench.h"
 #include "model.h"
@@ -10,7 +9,7 @@ enum { FIELDS_LEAST = 10, FIELDS_MOST = 300, QUEUE = 64, KEPT = 200 };
 static void append(struct packet *packet, const void *bytes, size_t length)
 {
     if (packet->capacity - packet->length < length) {
-        // A quarter more each time, as buffers of libraries grow.
+        /* A quarter more each time, as buffers of libraries grow. */
         size_t capacity = packet->capacity + packet->capacity / 4 + 64;
         if (capacity < packet->length + length)
             capacity = packet->length + length;
@@ -21,7 +20,7 @@ static void append(struct packet *packet, const void *bytes, size_t length)
     packet->length += length;
 }
 
-// A field: one byte of type, then four or eight bytes, or a string with its length.
+/* A field: one byte of type, then four or eight bytes, or a string with its length. */
 void B(packet_write)(struct packet *packet, uint64_t *random)
 {
     *packet = (struct packet){0};
@@ -65,7 +64,7 @@ uint64_t B(packet_read)(const struct packet *packet)
     return sum;
 }
 
-// ---- pack ----
+/* ---- pack ---- */
 
 static void pack_work(struct worker *self)
 {
@@ -89,9 +88,9 @@ static void pack_drop(struct worker *self)
     free(kept);
 }
 
-// ---- pipeline ----
+/* ---- pipeline ---- */
 
-// A message is a list of strings: many blocks, which all go home from another thread.
+/* A message is a list of strings: many blocks, which all go home from another thread. */
 struct message {
     size_t count;
     struct text *texts[32];
@@ -112,7 +111,7 @@ static void queue_put(struct queue *queue, struct message *message)
     while (queue->put - queue->taken == QUEUE)
         pthread_cond_wait(&queue->changed, &queue->lock);
     queue->messages[queue->put++ % QUEUE] = message;
-    // The other side waits at the ends only: a word at half full saves most of the switches.
+    /* The other side waits at the ends only: a word at half full saves most of the switches. */
     if (queue->put - queue->taken == QUEUE / 2 || message == NULL)
         pthread_cond_signal(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
@@ -167,7 +166,7 @@ static void consume(struct worker *self, struct queue *queue)
     }
 }
 
-// An even thread packs, the next one unpacks.
+/* An even thread packs, the next one unpacks. */
 static void pipeline_work(struct worker *self)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// servers.c - servers whose blocks are freed by another thread than allocated them: larson, and a pool of workers.
+/* SPDX-License-Identifier: MIT */
+/* servers.c - servers whose blocks are freed by another thread than allocated them: larson, and a pool of workers. */
 
 #include "bench.h"
 #include "model.h"
@@ -8,7 +7,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 
-// ---- larson: a thread replaces its blocks at random, hands them to a successor, and ends ----
+/* ---- larson: a thread replaces its blocks at random, hands them to a successor, and ends ---- */
 
 enum { BLOCKS = 5000, LEAST = 8, MOST = 1000, GENERATION_ROUNDS = 100, GENERATIONS = 4, WAITING_GENERATIONS = 8 };
 
@@ -21,8 +20,8 @@ struct larson {
     struct worker *self;
     struct chunk chunks[BLOCKS];
     size_t rounds;
-    unsigned generations; // that are still to come
-    bool waits;           // a predecessor sleeps until its successor has ended
+    unsigned generations; /* that are still to come */
+    bool waits;           /* a predecessor sleeps until its successor has ended */
     sem_t done;
 };
 
@@ -41,7 +40,7 @@ static void larson_delete(struct chunk *chunk)
     free(chunk->bytes);
 }
 #else
-// A sized delete, as C++ programs have it; C23's name for it first, and plain malloc and free where there is neither.
+/* A sized delete, as C++ programs have it; C23's name for it first, plain malloc and free where there is neither. */
 static void *(*larson_new)(size_t);
 static void (*delete_sized)(void *, size_t);
 
@@ -144,7 +143,7 @@ static void larson_drop(struct worker *self)
     free(larson);
 }
 
-// ---- pool: clients put requests into a queue, a few workers answer ----
+/* ---- pool: clients put requests into a queue, a few workers answer ---- */
 
 enum { WORKERS = 4, QUEUE = 1024, BATCH = 16, KEPT = 256, REQUESTS = 40000, POOL_GENERATIONS = 8 };
 
@@ -152,8 +151,8 @@ struct client;
 
 struct request {
     struct client *client;
-    struct text *question; // the client makes it, the worker frees it
-    struct text *answer;   // the other way round
+    struct text *question; /* the client makes it, the worker frees it */
+    struct text *answer;   /* the other way round */
 };
 
 struct client {
@@ -163,7 +162,7 @@ struct client {
     size_t open;
     size_t batches, generations;
     struct request batch[BATCH];
-    struct text *kept[KEPT]; // the latest answers
+    struct text *kept[KEPT]; /* the latest answers */
 };
 
 static struct {
@@ -171,7 +170,7 @@ static struct {
     pthread_cond_t not_empty, not_full;
     struct request *requests[QUEUE];
     size_t put, taken;
-    unsigned clients; // that are at work
+    unsigned clients; /* that are at work */
     bool stop;
     struct text *records[1000];
     pthread_t workers[WORKERS];
@@ -186,7 +185,7 @@ static void server_answer(struct request *request)
     for (uint64_t row = 0; row < 1 + hash % 12; row++) {
         char line[96];
         const struct text *record = server.records[(hash >> 8) % 1000 * (row + 1) % 1000];
-        // A row is made as an object of its own before it is written.
+        /* A row is made as an object of its own before it is written. */
         struct text *copy = B(text_copy)(record);
         const int length = snprintf(line, sizeof line, "{\"id\":%u,\"name\":\"%.40s\"},", (unsigned)row, copy->bytes);
         answer = B(text_append)(answer, line, (size_t)length);
@@ -246,7 +245,7 @@ static void server_leave(void)
     server.stop = last;
     pthread_cond_broadcast(&server.not_empty);
     if (last) {
-        // No client is left, so nobody enters before this returns: all have their work behind them or wait here.
+        /* No client is left, so nobody enters before this returns: all have their work behind them or wait here. */
         pthread_mutex_unlock(&server.lock);
         for (size_t i = 0; i < WORKERS; i++)
             join_thread(server.workers[i]);
@@ -309,7 +308,7 @@ static void pool_run(struct worker *self, size_t generations)
     self->held = client;
 }
 
-// The server runs as long as there are clients: they all enter before the first asks, so that it starts once.
+/* The server runs as long as there are clients: they all enter before the first asks, so that it starts once. */
 static void pool_start(struct worker *self)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

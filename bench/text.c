@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-//
-// text.c - strings with their length before the text, made, copied, compared, joined and dropped.
+/* SPDX-License-Identifier: MIT */
+/* text.c - strings with their length before the text, made, copied, compared, joined and dropped. */
 
 #include "bench.h"
 #include "model.h"
@@ -50,7 +49,7 @@ static void drop_texts(struct text **texts, size_t count)
     free(texts);
 }
 
-// ---- strings ----
+/* ---- strings ---- */
 
 enum { STRINGS = 20000 };
 
@@ -83,7 +82,7 @@ static void strings_drop(struct worker *self)
     drop_texts(self->held, STRINGS);
 }
 
-// ---- concat ----
+/* ---- concat ---- */
 
 enum { LINES = 400 };
 

@@ -1,17 +1,16 @@
-// SPDX-License-Identifier: MIT
-//
-// threads.c - threads that start, work and end; and a process that rests after its work.
+/* SPDX-License-Identifier: MIT */
+/* threads.c - threads that start, work and end; and a process that rests after its work. */
 
 #include "bench.h"
 #include "model.h"
 
 #include <stdio.h>
 
-// ---- threads: each worker starts one thread after the other ----
+/* ---- threads: each worker starts one thread after the other ---- */
 
 struct errand {
     uint64_t random, checksum;
-    struct text *result; // freed by who sent for it
+    struct text *result; /* freed by who sent for it */
 };
 
 static void *errand_body(void *argument)
@@ -54,7 +53,7 @@ static void threads_drop(struct worker *self)
     free(results);
 }
 
-// ---- spawn: rounds of threads that keep some blocks, and exchange others with whoever is there ----
+/* ---- spawn: rounds of threads that keep some blocks, and exchange others with whoever is there ---- */
 
 enum { ROUNDS = 25, SLOTS = 1000, SPAWN_STEPS = 60000 };
 
@@ -107,7 +106,7 @@ static void *spawn_body(void *argument)
             kept[at] = kept[--kept_count];
         } else if (dice < 70) {
             struct parcel *other = atomic_exchange(&slots[random_below(&self->random, SLOTS)], kept[at]);
-            // Which one comes back is up to the other threads; only how many there are must not be.
+            /* Which one comes back is up to the other threads; only how many there are must not be. */
             parcel_drop(other);
             kept[at] = kept[--kept_count];
         }
@@ -131,7 +130,7 @@ static void spawn_work(struct worker *self)
     for (size_t round = 0; round < ROUNDS; round++) {
         join_thread(start_thread(spawn_body, self));
         pthread_barrier_wait(&round_barrier);
-        // Half of what the round left goes before the next one.
+        /* Half of what the round left goes before the next one. */
         for (size_t i = self->index; i < SLOTS; i += self->threads)
             if ((i + round) % 2 == 0)
                 parcel_drop(atomic_exchange(&slots[i], NULL));
@@ -145,7 +144,7 @@ static void spawn_drop(struct worker *self)
         parcel_drop(atomic_exchange(&slots[i], NULL));
 }
 
-// ---- idle: work, then nothing, with the threads still there ----
+/* ---- idle: work, then nothing, with the threads still there ---- */
 
 enum { IDLE_BLOCKS = 60000 };
 
@@ -169,7 +168,7 @@ static void idle_drop(struct worker *self)
 {
     unsigned char **blocks = self->held;
     const size_t count = scaled(self, IDLE_BLOCKS);
-    // In another order than allocated.
+    /* In another order than allocated. */
     for (size_t first = 0; first < 7; first++)
         for (size_t i = first; i < count; i += 7)
             free(blocks[i]);

@@ -122,13 +122,13 @@ def table(without, with_library):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", dest="library_path", metavar="LIBRARY", required=True, help="libshardmm.so")
+    parser.add_argument("--library", dest="preloaded", metavar="LIBRARY", required=True, help="libshardmm.so")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each kind")
     parser.add_argument("case", help="the script")
     parser.add_argument("arguments", nargs="*", help="passed on to the script")
     options = parser.parse_args()
     case = os.path.realpath(options.case)
-    library = os.path.realpath(options.library_path)
+    library = os.path.realpath(options.preloaded)
     arguments = [os.path.realpath(argument) for argument in options.arguments]
     if not os.path.exists(library):
         sys.exit(f"no such library: {library}")
