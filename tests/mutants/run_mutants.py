@@ -328,6 +328,7 @@ def main():
         todo.put(mutant)
     started = time.monotonic()
     counts = {"killed": 0, "survived": 0, "broken": 0}
+    bad = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         threads = [threading.Thread(target=work, daemon=True, args=(
             pathlib.Path(scratch) / str(number), todo, arguments.repeat, results)) for number in range(jobs)]
@@ -339,8 +340,11 @@ def main():
                 sys.exit(f"run_mutants.py: {text}")
             counts[verdict] += 1
             print(f"{verdict:8} | {mutant.name:44} | {text} | {seconds:.1f} s", flush=True)
+            if verdict != "killed":
+                bad.append(f"{verdict}: {mutant.name}: {text.splitlines()[0]}")
         for thread in threads:
             thread.join()
+    print(*bad, sep="\n", end="\n" if bad else "")
     print(f"{counts['killed']} killed, {counts['survived']} survived, {counts['broken']} broken"
           f" ({time.monotonic() - started:.0f} s)")
     sys.exit(0 if counts["killed"] == len(mutants) else 1)
