@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* atomic.h - every atomic operation of the library goes through these names, so that the memory order
- * stands in the name and the operations can be routed elsewhere (a model checker, test points).
+ * stands in the name (`ordered`: one order for all that is so named) and the operations can be routed elsewhere (a model checker, test points).
  *
  * Words are C11 _Atomic objects. The pair is two words that change together in one 16-byte
  * compare-and-swap; it is read as two loads, which may tear: the compare finds out.
@@ -15,11 +15,14 @@
 
 #define smm_load_relaxed(word) atomic_load_explicit((word), memory_order_relaxed)
 #define smm_load_acquire(word) atomic_load_explicit((word), memory_order_acquire)
+#define smm_load_ordered(word) atomic_load_explicit((word), memory_order_seq_cst)
 #define smm_store_relaxed(word, value) atomic_store_explicit((word), (value), memory_order_relaxed)
 #define smm_store_release(word, value) atomic_store_explicit((word), (value), memory_order_release)
+#define smm_store_ordered(word, value) atomic_store_explicit((word), (value), memory_order_seq_cst)
 #define smm_exchange_acquire(word, value) atomic_exchange_explicit((word), (value), memory_order_acquire)
 #define smm_exchange_release(word, value) atomic_exchange_explicit((word), (value), memory_order_release)
 #define smm_exchange_acq_rel(word, value) atomic_exchange_explicit((word), (value), memory_order_acq_rel)
+#define smm_add_ordered(word, value) atomic_fetch_add_explicit((word), (value), memory_order_seq_cst)
 #define smm_add_relaxed(word, value) atomic_fetch_add_explicit((word), (value), memory_order_relaxed)
 #define smm_sub_relaxed(word, value) atomic_fetch_sub_explicit((word), (value), memory_order_relaxed)
 #define smm_or_acq_rel(word, bits) atomic_fetch_or_explicit((word), (bits), memory_order_acq_rel)
@@ -39,6 +42,8 @@
     atomic_compare_exchange_strong_explicit((word), (seen), (want), memory_order_acq_rel, memory_order_relaxed)
 #define smm_cas_strong_relaxed(word, seen, want)                                                          \
     atomic_compare_exchange_strong_explicit((word), (seen), (want), memory_order_relaxed, memory_order_relaxed)
+#define smm_cas_strong_ordered(word, seen, want)                                                          \
+    atomic_compare_exchange_strong_explicit((word), (seen), (want), memory_order_seq_cst, memory_order_relaxed)
 
 /* A counter that one thread writes and any may read: no locked instruction. */
 #define smm_own_add(word, value) smm_store_relaxed((word), smm_load_relaxed(word) + (value))

@@ -71,6 +71,8 @@ enum smm_test_point {
     SMM_AT_LOCK_WAIT,        /* it says that somebody sleeps; before the sleep */
     SMM_AT_LOCK_HELD,
     SMM_AT_LOCK_RELEASED,    /* before the wake-up */
+    SMM_AT_LOCK_GATE,        /* a gated lock was taken; before the look at the gate */
+    SMM_AT_GATE_CLOSED,      /* and no gated lock was looked at yet */
     SMM_AT_COUNT
 };
 

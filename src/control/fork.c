@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fork.c - the thread that forks takes all locks before and gives them back after. In between it passes
- * through them (lock.h), because handlers of other libraries allocate.
+/* fork.c - the thread that forks takes all locks before and gives them back after; those of heaps it only sees free,
+ * behind a gate (lock.h), and it writes nothing else to them, so that a fork copies no memory for each heap. In between
+ * it passes through all of them, because handlers of other libraries allocate.
  *
  * The order, here and wherever two are held at once:
- *   fork > collect > shared heap > per heap (pool, medium) > large cache > segment > segment map > metadata
+ *   fork > collect > shared heap > gate > one of a heap (pool, medium) > large cache > segment > segment map > metadata
  * (A tick may find the collect lock free while it holds the shared heap's; it never waits for it there.)
  *
  * Lock-free words are whole at any time. What a thread that is not in the child was about to do is not done
@@ -29,9 +30,10 @@ static void fork_prepare(void)
     smm_lock_acquire(&fork_lock);
     smm_lock_acquire(&smm_collect_lock);
     smm_lock_acquire(&smm_shared_heap_lock);
+    smm_gate_close();
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
-        smm_lock_acquire(&heap->small.pool.lock);
-        smm_lock_acquire(&heap->medium.lock);
+        smm_gate_await(&heap->small.pool.lock);
+        smm_gate_await(&heap->medium.lock);
     }
     smm_large_cache_lock();
     smm_segment_lock();
@@ -48,10 +50,7 @@ static void fork_parent(void)
     smm_segment_map_unlock();
     smm_segment_unlock();
     smm_large_cache_unlock();
-    for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
-        smm_lock_release(&heap->medium.lock);
-        smm_lock_release(&heap->small.pool.lock);
-    }
+    smm_gate_open();
     smm_lock_release(&smm_shared_heap_lock);
     smm_lock_release(&smm_collect_lock);
     smm_lock_release(&fork_lock);
@@ -59,8 +58,6 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
-    struct smm_heap *const mine = smm_heap_mine();
-
     /* Nobody can wait for a lock here, and a lock may say that somebody does. */
     smm_store_relaxed(&smm_fork_holder, 0);
     smm_metadata_reset_lock();
@@ -68,11 +65,11 @@ static void fork_child(void)
     smm_segment_reset_lock();
     smm_large_cache_reset_lock();
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
-        smm_lock_reset(&heap->medium.lock);
-        smm_lock_reset(&heap->small.pool.lock);
-        if (heap != mine && smm_load_relaxed(&heap->state) == SMM_HEAP_LIVE)
-            smm_store_relaxed(&heap->state, SMM_HEAP_ORPHAN);
+        smm_gated_reset(&heap->medium.lock);
+        smm_gated_reset(&heap->small.pool.lock);
     }
+    smm_gate_reset();
+    smm_heap_orphan_others();
     smm_lock_reset(&smm_shared_heap_lock);
     smm_lock_reset(&smm_collect_lock);
     smm_lock_reset(&fork_lock);

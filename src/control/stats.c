@@ -26,7 +26,7 @@ static void add_heap(struct shardmm_stats *stats, struct smm_heap *heap)
     stats->free_medium_bytes += smm_medium_free_bytes(&heap->medium);
     stats->foreign_frees +=
         smm_load_relaxed(&heap->small.foreign_frees) + smm_load_relaxed(&heap->medium.foreign_frees);
-    switch (smm_load_relaxed(&heap->state)) {
+    switch (smm_heap_state(heap)) {
     case SMM_HEAP_LIVE:
         stats->heaps_live++;
         break;

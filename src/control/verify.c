@@ -129,7 +129,7 @@ static int verify_heap(struct smm_heap *heap)
     uint32_t dirty = 0;
 
     /* A heap whose thread is not in this process may stand in the middle of a step. */
-    if (smm_load_relaxed(&heap->state) == SMM_HEAP_ORPHAN)
+    if (smm_heap_state(heap) == SMM_HEAP_ORPHAN)
         return 0;
     for (unsigned i = 0; i < SMM_CLASS_COUNT && line == 0; i++)
         line = verify_class(small, i);

@@ -35,7 +35,7 @@ static void collect_aged(uint64_t now, uint32_t delay)
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
         SMM_TEST_POINT(COLLECT_HEAP);
         /* Whoever has no thread keeps nothing for good: the next thread may never come. */
-        const bool live = smm_load_relaxed(&heap->state) == SMM_HEAP_LIVE;
+        const bool live = smm_heap_state(heap) == SMM_HEAP_LIVE;
         const uint32_t pages = live ? smm_load_relaxed(&smm_collect_settings.keep_pages) : 0;
         const uint32_t arenas = live ? smm_load_relaxed(&smm_collect_settings.keep_arenas) : 0;
         (void)smm_small_purge_dead(&heap->small, false);
@@ -95,7 +95,7 @@ size_t smm_purge(void)
     collect_waiting(true);
     for (struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
         SMM_TEST_POINT(COLLECT_HEAP);
-        if (smm_load_relaxed(&heap->state) == SMM_HEAP_SHARED) {
+        if (smm_heap_state(heap) == SMM_HEAP_SHARED) {
             smm_lock_acquire(&smm_shared_heap_lock);
             smm_small_collect(&heap->small);
             smm_lock_release(&smm_shared_heap_lock);

@@ -33,6 +33,8 @@ static _Atomic(struct smm_heap *) heaps;
 static _Atomic(struct smm_heap *) shared_heap;
 static bool exits_seen; /* the system calls us at the end of threads; constant after start */
 
+_Atomic(uint32_t) smm_heap_generation;
+
 static struct smm_heap *heap_make(enum smm_heap_state state)
 {
     struct smm_heap *const heap = smm_metadata_alloc(sizeof(struct smm_heap), SMM_CACHE_LINE);
@@ -40,7 +42,7 @@ static struct smm_heap *heap_make(enum smm_heap_state state)
     if (heap == NULL)
         return NULL;
     smm_small_init(&heap->small);
-    smm_store_relaxed(&heap->state, state);
+    smm_store_relaxed(&heap->life, (uint32_t)state);
     heap->next = smm_load_relaxed(&heaps);
     SMM_TEST_POINT(HEAP_MADE);
     /* release: pairs with the acquire of smm_heap_first() */
@@ -98,7 +100,7 @@ static void heap_end(void *value)
     SMM_TEST_POINT(HEAP_ENDED);
     smm_heap_settle(heap);
     SMM_TEST_POINT(HEAP_SETTLED);
-    smm_store_relaxed(&heap->state, SMM_HEAP_WAITING);
+    smm_store_relaxed(&heap->life, (uint32_t)SMM_HEAP_WAITING);
     smm_heap_stack_push(&waiting, heap, heap);
     smm_tick();
 }
@@ -106,6 +108,20 @@ static void heap_end(void *value)
 void smm_heap_start(void)
 {
     exits_seen = smm_os_thread_exit_register(heap_end);
+}
+
+static void live_here(struct smm_heap *heap)
+{
+    smm_store_relaxed(&heap->life, SMM_HEAP_LIVE + smm_load_relaxed(&smm_heap_generation));
+}
+
+void smm_heap_orphan_others(void)
+{
+    struct smm_heap *const mine = smm_heap_mine();
+
+    smm_store_relaxed(&smm_heap_generation, smm_load_relaxed(&smm_heap_generation) + 1);
+    if (mine != NULL)
+        live_here(mine);
 }
 
 static struct smm_heap *heap_birth(void)
@@ -124,14 +140,14 @@ static struct smm_heap *heap_birth(void)
     if (heap == NULL)
         return NULL;
     SMM_TEST_POINT(HEAP_POPPED);
-    smm_store_relaxed(&heap->state, SMM_HEAP_LIVE);
+    live_here(heap);
     /* Before arming, which may call malloc(). */
     smm_heap_self = heap;
     SMM_TEST_POINT(HEAP_BORN);
     if (smm_os_thread_exit_arm(heap))
         return heap;
     smm_heap_self = &smm_empty_heap;
-    smm_store_relaxed(&heap->state, SMM_HEAP_WAITING);
+    smm_store_relaxed(&heap->life, (uint32_t)SMM_HEAP_WAITING);
     smm_heap_stack_push(&waiting, heap, heap);
     return NULL;
 }
@@ -179,6 +195,6 @@ struct smm_heap *smm_heap_enter(void)
 
 void smm_heap_leave(struct smm_heap *heap)
 {
-    if (SMM_UNLIKELY(smm_load_relaxed(&heap->state) == SMM_HEAP_SHARED))
+    if (SMM_UNLIKELY(smm_heap_state(heap) == SMM_HEAP_SHARED))
         smm_lock_release(&smm_shared_heap_lock);
 }

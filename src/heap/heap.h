@@ -21,20 +21,19 @@
 #include "small/small.h"
 
 enum smm_heap_state {
-    SMM_HEAP_LIVE,    /* a thread has it */
     SMM_HEAP_WAITING, /* in the stack, or taken from it by a collector */
     SMM_HEAP_SHARED,  /* the one for threads without a heap */
-    SMM_HEAP_ORPHAN   /* in the child of fork(): its thread is not here, and may have left it anyhow */
+    SMM_HEAP_ORPHAN,  /* in the child of fork(): its thread is not here, and may have left it anyhow */
+    SMM_HEAP_LIVE     /* a thread has it */
 };
 
 struct smm_heap {
     struct smm_small small; /* first: the owner that segments name is the heap */
-    /* Beside the locks of both parts, which fork() takes: what it writes of a heap is on one page. */
-    _Atomic(struct smm_heap *) next_waiting; /* in the stack */
-    struct smm_heap *next;         /* in the list of all heaps; constant */
-    _Atomic(enum smm_heap_state) state;
-    uint32_t slow_paths; /* the owner's count, to look at the clock now and then */
     struct smm_medium medium;
+    _Atomic(struct smm_heap *) next_waiting; /* in the stack */
+    struct smm_heap *next;                   /* in the list of all heaps; constant */
+    _Atomic(uint32_t) life; /* SMM_HEAP_LIVE + the process's generation while a thread has it, else a lower state */
+    uint32_t slow_paths;    /* the owner's count, to look at the clock now and then */
 };
 
 _Static_assert(offsetof(struct smm_heap, small) == 0, "a segment's owner is compared with the heap");
@@ -51,6 +50,22 @@ SMM_INLINE bool smm_heap_is_real(const struct smm_heap *heap)
 {
     return heap != &smm_empty_heap && heap != &smm_ended_heap;
 }
+
+/* How often the process was forked from one that had the library. Heaps that live in an earlier generation are
+ * orphans, without a write to each in the child. */
+extern _Atomic(uint32_t) smm_heap_generation;
+
+SMM_INLINE enum smm_heap_state smm_heap_state(const struct smm_heap *heap)
+{
+    const uint32_t life = smm_load_relaxed(&heap->life);
+
+    if (life < SMM_HEAP_LIVE)
+        return (enum smm_heap_state)life;
+    return life == SMM_HEAP_LIVE + smm_load_relaxed(&smm_heap_generation) ? SMM_HEAP_LIVE : SMM_HEAP_ORPHAN;
+}
+
+/* In the child of fork(): all heaps but the calling thread's that live become orphans. */
+void smm_heap_orphan_others(void);
 
 /* Names the function that the system calls at a thread's end. Once, at start. When the system refuses, every
  * thread is served by the shared heap. */

@@ -399,11 +399,11 @@ static void *alloc_from(struct smm_medium *medium, size_t size, size_t alignment
 {
     struct smm_chunk *chunk;
 
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     drain(medium);
     chunk = chunk_alloc(medium, chunk_need(size), alignment, grow, dirty);
     SMM_PARANOID(smm_tlsf_verify(&medium->index) == 0);
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     if (chunk == NULL)
         return NULL;
     live_add(medium, chunk);
@@ -470,7 +470,7 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
             self->lender = owner;
         return free_foreign(owner, chunk);
     }
-    smm_lock_acquire(&owner->lock);
+    smm_gated_acquire(&owner->lock);
     drain(owner);
     /* Again, now that nobody else changes it. */
     fault = chunk_check(block);
@@ -485,7 +485,7 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
     if (fault == SMM_FAULT_NONE)
         chunk_free(owner, chunk);
     SMM_PARANOID(smm_tlsf_verify(&owner->index) == 0);
-    smm_lock_release(&owner->lock);
+    smm_gated_release(&owner->lock);
     if (fault == SMM_FAULT_NONE)
         live_sub(owner, size);
     return fault;
@@ -528,7 +528,7 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault)
     if (*fault != SMM_FAULT_NONE || need > END - FIRST)
         return false;
     SMM_TEST_POINT(MEDIUM_CHECKED);
-    smm_lock_acquire(&owner->lock);
+    smm_gated_acquire(&owner->lock);
     drain(owner);
     /* Again, now that nobody else changes it. */
     *fault = chunk_check(block);
@@ -539,7 +539,7 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault)
         chunk_split(owner, chunk, need);
     else if (need > before)
         done = chunk_grow(owner, chunk, need);
-    smm_lock_release(&owner->lock);
+    smm_gated_release(&owner->lock);
     if (done)
         smm_add_relaxed(&owner->live_bytes, need - before);
     return done;
@@ -557,9 +557,9 @@ void smm_medium_drain(struct smm_medium *medium)
 {
     if (smm_load_relaxed(&medium->foreign) == NULL)
         return;
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     drain(medium);
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
 }
 
 static size_t arena_trim(struct smm_arena *arena, uint64_t now, uint32_t age)
@@ -574,7 +574,7 @@ size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, u
 {
     size_t returned = 0;
 
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     /* An empty carving arena is the one that emptied last. */
     if (medium->carving != NULL && medium->carving->live == 0) {
         if (keep != 0)
@@ -588,7 +588,7 @@ size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, u
         else
             returned += arena_trim(arena, now, age);
     }
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     return returned;
 }
 
@@ -657,13 +657,13 @@ size_t smm_medium_age(struct smm_medium *medium)
 {
     size_t returned = 0;
 
-    if (!smm_lock_try(&medium->lock))
+    if (!smm_gated_try(&medium->lock))
         return 0;
     drain(medium);
     returned += top_age(medium);
     /* Smaller chunks are not worth the call. */
     returned += index_visit(medium, smm_bit_high(STEP) - SMM_TLSF_FIRST, chunk_age);
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     return returned;
 }
 
@@ -673,11 +673,11 @@ size_t smm_medium_purge(struct smm_medium *medium)
 
     smm_medium_drain(medium);
     returned += smm_medium_trim(medium, 0, 0, 0);
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     if (medium->carving != NULL)
         returned += touched_lower(medium->carving, medium->carving->top + sizeof(struct smm_chunk));
     returned += index_visit(medium, 0, chunk_purge);
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     return returned;
 }
 
@@ -685,11 +685,11 @@ uint64_t smm_medium_free_bytes(struct smm_medium *medium)
 {
     uint64_t committed = 0;
 
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     for (const struct smm_arena *arena = medium->arenas; arena != NULL; arena = arena->older)
         committed += arena->touched;
     committed -= medium->purged_bytes;
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     const uint64_t live = smm_load_relaxed(&medium->live_bytes);
     return committed > live ? committed - live : 0;
 }
@@ -736,10 +736,10 @@ int smm_medium_verify(struct smm_medium *medium)
 {
     int line;
 
-    smm_lock_acquire(&medium->lock);
+    smm_gated_acquire(&medium->lock);
     line = smm_tlsf_verify(&medium->index);
     for (struct smm_arena *arena = medium->arenas; arena != NULL && line == 0; arena = arena->older)
         line = arena_verify(medium, arena);
-    smm_lock_release(&medium->lock);
+    smm_gated_release(&medium->lock);
     return line;
 }

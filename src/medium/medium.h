@@ -52,7 +52,7 @@ struct smm_medium {
      * own, and not under the lock. */
     struct smm_medium *lender;
 
-    SMM_ALIGNED(SMM_CACHE_LINE) struct smm_lock lock;
+    SMM_ALIGNED(SMM_CACHE_LINE) struct smm_gated_lock lock;
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
     struct smm_arena *arenas;  /* all, newest first */

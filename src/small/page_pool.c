@@ -98,9 +98,9 @@ static bool segment_add(struct smm_page_pool *pool, struct smm_small *owner)
     smm_store_release(&pool->segments, segment);
     SMM_TEST_POINT(SEGMENT_SHOWN);
     pool->segment_count++;
-    smm_lock_acquire(&pool->lock);
+    smm_gated_acquire(&pool->lock);
     clean_add(pool, segment, ALL_PAGES);
-    smm_lock_release(&pool->lock);
+    smm_gated_release(&pool->lock);
     return true;
 }
 
@@ -109,7 +109,7 @@ static struct smm_page *take_page(struct smm_page_pool *pool, bool *clean)
     struct smm_segment *segment;
     unsigned index;
 
-    smm_lock_acquire(&pool->lock);
+    smm_gated_acquire(&pool->lock);
     segment = pool->dirty.first;
     *clean = segment == NULL;
     if (segment != NULL) {
@@ -119,13 +119,13 @@ static struct smm_page *take_page(struct smm_page_pool *pool, bool *clean)
     } else {
         segment = pool->clean.first;
         if (segment == NULL) {
-            smm_lock_release(&pool->lock);
+            smm_gated_release(&pool->lock);
             return NULL;
         }
         index = smm_bit_low(segment->clean);
         clean_take(pool, segment, (uint64_t)1 << index);
     }
-    smm_lock_release(&pool->lock);
+    smm_gated_release(&pool->lock);
     return &segment->pages[index];
 }
 
@@ -149,7 +149,7 @@ void smm_pool_put(struct smm_page_pool *pool, struct smm_page *page, bool clean)
     const uint64_t bit = (uint64_t)1 << smm_page_index(page);
     const uint32_t now = (uint32_t)smm_os_now();
 
-    smm_lock_acquire(&pool->lock);
+    smm_gated_acquire(&pool->lock);
     SMM_DEBUG(((segment->dirty | segment->clean) & bit) == 0);
     if (clean) {
         clean_add(pool, segment, bit);
@@ -158,7 +158,7 @@ void smm_pool_put(struct smm_page_pool *pool, struct smm_page *page, bool clean)
         dirty_add(pool, segment, bit);
         dirty_count_add(pool, 1);
     }
-    smm_lock_release(&pool->lock);
+    smm_gated_release(&pool->lock);
 }
 
 /* ---- Giving memory back ---- */
@@ -189,9 +189,9 @@ uint64_t smm_pool_splittable(struct smm_page_pool *pool, const struct smm_segmen
 {
     uint64_t result = 0;
 
-    smm_lock_acquire(&pool->lock);
+    smm_gated_acquire(&pool->lock);
     const uint64_t idle = segment->dirty | segment->clean | dead;
-    smm_lock_release(&pool->lock);
+    smm_gated_release(&pool->lock);
     for (unsigned first = 0; first < SMM_PAGE_COUNT; first += HALF_PAGES) {
         const uint64_t half = smm_bit_run(first, HALF_PAGES);
         if (mostly(idle & half))
@@ -255,11 +255,11 @@ size_t smm_pool_trim(struct smm_page_pool *pool, unsigned keep, uint64_t now, ui
         struct smm_segment *segment = NULL;
         uint64_t run = 0;
 
-        smm_lock_acquire(&pool->lock);
+        smm_gated_acquire(&pool->lock);
         const uint32_t dirty = smm_load_relaxed(&pool->dirty_count);
         if (dirty > keep)
             run = claim(pool, &segment, dirty - keep, (uint32_t)now, age);
-        smm_lock_release(&pool->lock);
+        smm_gated_release(&pool->lock);
         if (run == 0)
             break;
 
@@ -268,14 +268,14 @@ size_t smm_pool_trim(struct smm_page_pool *pool, unsigned keep, uint64_t now, ui
         const bool done = smm_os_decommit(smm_page_memory(&segment->pages[smm_bit_low(run)]), size);
         SMM_TEST_POINT(POOL_DECOMMITTED);
 
-        smm_lock_acquire(&pool->lock);
+        smm_gated_acquire(&pool->lock);
         if (done) {
             clean_add(pool, segment, run);
         } else {
             dirty_add(pool, segment, run);
             dirty_count_add(pool, (int32_t)smm_bit_count(run));
         }
-        smm_lock_release(&pool->lock);
+        smm_gated_release(&pool->lock);
         if (!done)
             break;
         smm_account_purge(size);

@@ -18,7 +18,7 @@ struct smm_segment_list {
 };
 
 struct SMM_ALIGNED(SMM_CACHE_LINE) smm_page_pool {
-    struct smm_lock lock;
+    struct smm_gated_lock lock;
     /* Under the lock; the count is read without it as a hint. */
     _Atomic(uint32_t) dirty_count;
     struct smm_segment_list dirty; /* segments with dirty pages */

@@ -603,7 +603,7 @@ static bool waits_for(void (*act)(void), void (*let_go)(void))
 
 static void let_pool_go(void)
 {
-    smm_lock_release(&mine->pool.lock);
+    smm_gated_release(&mine->pool.lock);
 }
 
 static void take_page(void)
@@ -641,7 +641,7 @@ static void the_free_pages_of_a_heap_are_under_its_lock(void **state)
         give_own(items[i]);
     smm_small_collect(mine);
     for (unsigned i = 0; i < COUNT_OF(acts); i++) {
-        smm_lock_acquire(&mine->pool.lock);
+        smm_gated_acquire(&mine->pool.lock);
         if (!waits_for(acts[i], let_pool_go))
             fail_msg("act %u did not wait for the lock", i);
     }
@@ -686,7 +686,7 @@ static bool waits_from_there_on(void (*act)(void), void (*hold)(void), void (*le
 
 static void hold_pool(void)
 {
-    smm_lock_acquire(&mine->pool.lock);
+    smm_gated_acquire(&mine->pool.lock);
 }
 
 static void pages_come_back_from_the_system_under_the_lock(void **state)
@@ -833,7 +833,7 @@ static void what_is_freed_while_others_are_merged_waits_for_the_next_time(void *
 
 static void let_medium_go(void)
 {
-    smm_lock_release(&medium.lock);
+    smm_gated_release(&medium.lock);
 }
 
 static void act_medium_alloc(void)
@@ -876,7 +876,7 @@ static void medium_blocks_are_under_the_lock_of_their_heap(void **state)
     for (unsigned i = 0; i < COUNT_OF(acts); i++) {
         if (acts[i] == act_medium_drain)
             assert_int_equal(smm_medium_free(&other_medium, blocks[3]), SMM_FAULT_NONE);
-        smm_lock_acquire(&medium.lock);
+        smm_gated_acquire(&medium.lock);
         if (!waits_for(acts[i], let_medium_go))
             fail_msg("act %u did not wait for the lock", i);
     }
@@ -892,7 +892,7 @@ static void purge_and_stop(void)
 
 static void hold_medium(void)
 {
-    smm_lock_acquire(&medium.lock);
+    smm_gated_acquire(&medium.lock);
 }
 
 static void chunks_are_purged_under_the_lock(void **state)
@@ -1567,12 +1567,14 @@ static void act_shared_lock(void)
 
 static void act_pool_lock(void)
 {
-    take_and_let_go(&smm_heap_first()->small.pool.lock);
+    smm_gated_acquire(&smm_heap_first()->small.pool.lock);
+    smm_gated_release(&smm_heap_first()->small.pool.lock);
 }
 
 static void act_medium_lock(void)
 {
-    take_and_let_go(&smm_heap_first()->medium.lock);
+    smm_gated_acquire(&smm_heap_first()->medium.lock);
+    smm_gated_release(&smm_heap_first()->medium.lock);
 }
 
 static void act_cache_lock(void)
@@ -1638,9 +1640,10 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
         for (unsigned i = 0; i < COUNT_OF(lock_acts); i++)
             lock_acts[i]();
         for (heap = smm_heap_first(); heap != NULL; heap = heap->next)
-            if (smm_load_relaxed(&heap->small.pool.lock.state) != 0 || smm_load_relaxed(&heap->medium.lock.state) != 0)
+            if (smm_load_relaxed(&heap->small.pool.lock.inner.state) != 0 ||
+                smm_load_relaxed(&heap->medium.lock.inner.state) != 0)
                 _exit(2);
-        if (smm_load_relaxed(&smm_fork_holder) != 0)
+        if (smm_load_relaxed(&smm_fork_holder) != 0 || smm_load_relaxed(&smm_fork_gate) != 0)
             _exit(3);
         if (fork() == 0) /* which takes the lock of forks again */
             _exit(0);
@@ -1658,8 +1661,80 @@ static void all_locks_are_held_over_a_fork_and_free_after_it(void **state)
         lock_acts[i]();
     alarm(0);
     for (heap = smm_heap_first(); heap != NULL; heap = heap->next)
-        assert_true(smm_load_relaxed(&heap->small.pool.lock.state) == 0 &&
-                    smm_load_relaxed(&heap->medium.lock.state) == 0);
+        assert_true(smm_load_relaxed(&heap->small.pool.lock.inner.state) == 0 &&
+                    smm_load_relaxed(&heap->medium.lock.inner.state) == 0);
+}
+
+static void act_fork(void)
+{
+    int status = -1;
+    const pid_t child = fork();
+
+    if (child == 0)
+        _exit(0);
+    MUST(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void let_first_pool_go(void)
+{
+    smm_gated_release(&smm_heap_first()->small.pool.lock);
+}
+
+static void let_first_medium_go(void)
+{
+    smm_gated_release(&smm_heap_first()->medium.lock);
+}
+
+static void a_fork_waits_for_who_holds_a_lock_of_a_heap(void **state)
+{
+    (void)state;
+    smm_gated_acquire(&smm_heap_first()->small.pool.lock);
+    assert_true(waits_for(act_fork, let_first_pool_go));
+    smm_gated_acquire(&smm_heap_first()->medium.lock);
+    assert_true(waits_for(act_fork, let_first_medium_go));
+}
+
+static void (*lock_late)(void);
+static pthread_t late_thread;
+
+static void *lock_and_stop_before_the_gate(void *unused)
+{
+    at(SMM_AT_LOCK_GATE, 0, wait_at_the_place);
+    lock_late();
+    return unused;
+}
+
+static void start_who_locks_late(void)
+{
+    late_thread = thread_start(lock_and_stop_before_the_gate, NULL);
+    while (!smm_load_acquire(&visitor_is_there))
+        smm_os_yield();
+}
+
+/* Nobody is there in the child who would give it back. */
+static void a_lock_taken_behind_the_gate_is_free_in_the_child(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        int status = -1;
+        lock_late = i == 0 ? act_pool_lock : act_medium_lock;
+        smm_store_relaxed(&visitor_is_there, false);
+        smm_store_relaxed(&visitor_may_go, false);
+        fflush(NULL);
+        at(SMM_AT_FORK_LOCKED, 0, start_who_locks_late);
+        const pid_t child = fork();
+        if (child == 0) {
+            signal(SIGALRM, SIG_DFL);
+            alarm(2);
+            lock_late();
+            _exit(0);
+        }
+        smm_store_release(&visitor_may_go, true);
+        thread_end(late_thread);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_fired(4);
 }
 
 static struct visitor lock_user;
@@ -1683,8 +1758,10 @@ static void use_all(void)
     act_without_a_heap();
 }
 
+enum { LOCKS_OF_A_FORK = 8 };
+
 /* Whoever holds two locks has taken them in one order, the thread that forks too: it meets others after each of its
- * locks. A dead-lock is ended by the alarm of the child that this happens in. */
+ * locks, and before its gate. A dead-lock is ended by the alarm of the child that this happens in. */
 static void a_fork_and_others_do_not_wait_for_each_other(void **state)
 {
     void (*const users[])(void) = {use_all, use_new_arenas, act_segment};
@@ -1693,13 +1770,16 @@ static void a_fork_and_others_do_not_wait_for_each_other(void **state)
     (void)state;
     act_without_a_heap(); /* the shared heap is there */
     for (unsigned i = 0; i < COUNT_OF(users); i++)
-        for (unsigned lock = 0; lock < 8 + 2 * heap_count(); lock++) {
+        for (unsigned lock = 0; lock < LOCKS_OF_A_FORK + 1; lock++) {
             const pid_t child = fork();
             if (child == 0) {
                 signal(SIGALRM, SIG_DFL);
                 alarm(3);
                 lock_user.act = users[i];
-                at(SMM_AT_LOCK_HELD, lock, start_lock_user);
+                if (lock < LOCKS_OF_A_FORK)
+                    at(SMM_AT_LOCK_HELD, lock, start_lock_user);
+                else
+                    at(SMM_AT_GATE_CLOSED, 0, start_lock_user);
                 if (fork() == 0)
                     _exit(0);
                 if (armed_at == SMM_AT_COUNT)
@@ -1780,8 +1860,8 @@ static void heaps_of_other_threads_are_orphans_in_the_child(void **state)
     if (child == 0) {
         unsigned live_heaps = 0, orphans = 0;
         for (const struct smm_heap *heap = smm_heap_first(); heap != NULL; heap = heap->next) {
-            live_heaps += smm_load_relaxed(&heap->state) == SMM_HEAP_LIVE;
-            orphans += smm_load_relaxed(&heap->state) == SMM_HEAP_ORPHAN;
+            live_heaps += smm_heap_state(heap) == SMM_HEAP_LIVE;
+            orphans += smm_heap_state(heap) == SMM_HEAP_ORPHAN;
         }
         _exit(live_heaps == 1 && orphans == 1 ? 0 : 1);
     }
@@ -1859,6 +1939,8 @@ int main(void)
         heap_test(a_tick_does_not_collect_beside_another_collector),
 #if WITH_FORKS
         heap_test(all_locks_are_held_over_a_fork_and_free_after_it),
+        heap_test(a_fork_waits_for_who_holds_a_lock_of_a_heap),
+        heap_test(a_lock_taken_behind_the_gate_is_free_in_the_child),
         heap_test(a_fork_and_others_do_not_wait_for_each_other),
         heap_test(fork_handlers_of_others_pass_through_all_locks),
         heap_test(heaps_of_other_threads_are_orphans_in_the_child),

@@ -169,6 +169,105 @@ static void other_threads_lock_as_usual_while_one_forks(void **state)
     assert_no_errors(errors);
 }
 
+/* ---- Gated locks ---- */
+
+static struct smm_gated_lock gated;
+static _Atomic(bool) holds_it, may_leave;
+
+static void *take_gated_and_tell(void *unused)
+{
+    smm_gated_acquire(&gated);
+    smm_store_relaxed(&passed, true);
+    smm_gated_release(&gated);
+    return unused;
+}
+
+static void *try_gated(void *unused)
+{
+    uintptr_t errors = 0;
+    (void)unused;
+    EXPECT(errors, !smm_gated_try(&gated));
+    EXPECT(errors, smm_load_relaxed(&gated.inner.state) == 0);
+    return ERRORS(errors);
+}
+
+static void *hold_gated_until_told(void *unused)
+{
+    smm_gated_acquire(&gated);
+    smm_store_release(&holds_it, true);
+    while (!smm_load_acquire(&may_leave))
+        sleep_ms(1);
+    smm_gated_release(&gated);
+    return unused;
+}
+
+static void behind_a_closed_gate_nobody_has_a_lock(void **state)
+{
+    (void)state;
+    smm_store_relaxed(&passed, false);
+    smm_gate_close();
+    smm_gate_await(&gated);
+    const pthread_t other = thread_start(take_gated_and_tell, NULL);
+    sleep_ms(30);
+    assert_false(smm_load_relaxed(&passed));
+    assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
+    assert_no_errors(thread_end(thread_start(try_gated, NULL)));
+    smm_gate_open();
+    thread_end(other);
+    assert_true(smm_load_relaxed(&passed));
+    assert_true(smm_gated_try(&gated));
+    smm_gated_release(&gated);
+    assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
+}
+
+static void who_closed_the_gate_passes_through_and_holds_nothing(void **state)
+{
+    (void)state;
+    smm_gate_close();
+    for (unsigned i = 0; i < 3; i++) {
+        smm_gated_acquire(&gated);
+        assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
+        assert_false(smm_gated_try(&gated));
+        smm_gated_release(&gated);
+    }
+    /* Held by somebody who has yet to see the gate, or who is not in this process any more. */
+    smm_store_relaxed(&gated.inner.state, 1);
+    smm_gated_acquire(&gated);
+    smm_gated_release(&gated);
+    assert_int_equal(smm_load_relaxed(&gated.inner.state), 1);
+    smm_gated_reset(&gated);
+    smm_gate_open();
+    assert_true(smm_gated_try(&gated));
+    smm_gated_release(&gated);
+}
+
+/* Also who waited for the lock before the gate was closed. */
+static void a_closing_gate_waits_for_the_holder_alone(void **state)
+{
+    (void)state;
+    smm_store_relaxed(&passed, false);
+    smm_store_relaxed(&holds_it, false);
+    smm_store_relaxed(&may_leave, false);
+    const pthread_t holder = thread_start(hold_gated_until_told, NULL);
+    while (!smm_load_acquire(&holds_it))
+        sleep_ms(1);
+    const pthread_t other = thread_start(take_gated_and_tell, NULL);
+    for (unsigned ms = 0; smm_load_relaxed(&gated.inner.state) != 2; ms++) {
+        assert_true(ms < 5000);
+        sleep_ms(1);
+    }
+    smm_gate_close();
+    smm_store_release(&may_leave, true);
+    smm_gate_await(&gated);
+    sleep_ms(30);
+    assert_false(smm_load_relaxed(&passed));
+    assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
+    smm_gate_open();
+    thread_end(holder);
+    thread_end(other);
+    assert_true(smm_load_relaxed(&passed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +278,9 @@ int main(void)
         cmocka_unit_test(a_reset_frees_a_lock_that_others_waited_for),
         cmocka_unit_test(the_thread_that_forks_passes_through_and_no_other),
         cmocka_unit_test(other_threads_lock_as_usual_while_one_forks),
+        cmocka_unit_test(behind_a_closed_gate_nobody_has_a_lock),
+        cmocka_unit_test(who_closed_the_gate_passes_through_and_holds_nothing),
+        cmocka_unit_test(a_closing_gate_waits_for_the_holder_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

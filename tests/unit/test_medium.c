@@ -461,10 +461,10 @@ static void draining_merges_and_does_not_wait_unless_told_to(void **state)
     (void)alloc(20000);
     assert_int_equal(smm_medium_free(&other, block), SMM_FAULT_NONE);
     assert_int_equal(smm_medium_free(NULL, second), SMM_FAULT_NONE);
-    smm_lock_acquire(&heap.lock);
+    smm_gated_acquire(&heap.lock);
     (void)smm_medium_age(&heap);
     assert_non_null(smm_load_relaxed(&heap.foreign));
-    smm_lock_release(&heap.lock);
+    smm_gated_release(&heap.lock);
     (void)smm_medium_age(&heap);
     assert_null(smm_load_relaxed(&heap.foreign));
     assert_ptr_equal(alloc(2 * smm_medium_good_size(30000) + HEADER), block);

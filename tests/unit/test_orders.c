@@ -465,6 +465,63 @@ static void what_is_done_under_a_lock_is_seen_by_the_next_holder(void **state)
     one_after_the_other(write_under_lock, read_under_tried_lock);
 }
 
+static struct smm_gated_lock gated;
+
+static uintptr_t write_under_gated_lock(void)
+{
+    smm_gated_acquire(&gated);
+    under_lock = 1;
+    smm_gated_release(&gated);
+    return 0;
+}
+
+static uintptr_t read_under_gated_lock(void)
+{
+    uintptr_t errors = 0;
+
+    smm_gated_acquire(&gated);
+    EXPECT(errors, under_lock == 1);
+    smm_gated_release(&gated);
+    return errors;
+}
+
+static uintptr_t read_under_tried_gated_lock(void)
+{
+    uintptr_t errors = 0;
+    const bool held = smm_gated_try(&gated);
+
+    EXPECT(errors, held && under_lock == 1);
+    smm_gated_release(&gated);
+    return errors;
+}
+
+static uintptr_t read_behind_the_gate(void)
+{
+    uintptr_t errors = 0;
+
+    smm_gate_close();
+    smm_gate_await(&gated);
+    EXPECT(errors, under_lock == 1);
+    smm_gate_open();
+    return errors;
+}
+
+static void what_is_done_under_a_gated_lock_is_seen_by_the_next_holder(void **state)
+{
+    (void)state;
+    under_lock = 0;
+    one_after_the_other(write_under_gated_lock, read_under_gated_lock);
+    under_lock = 0;
+    one_after_the_other(write_under_gated_lock, read_under_tried_gated_lock);
+}
+
+static void what_is_done_under_a_gated_lock_is_seen_by_who_awaits_it(void **state)
+{
+    (void)state;
+    under_lock = 0;
+    one_after_the_other(write_under_gated_lock, read_behind_the_gate);
+}
+
 static void *write_when_another_sleeps(void *unused)
 {
     (void)unused;
@@ -575,6 +632,8 @@ int main(void)
         cmocka_unit_test(a_heap_is_handed_on_with_all_that_was_done_to_it),
         cmocka_unit_test(what_is_freed_is_seen_by_who_merges_it),
         cmocka_unit_test(what_is_done_under_a_lock_is_seen_by_the_next_holder),
+        cmocka_unit_test(what_is_done_under_a_gated_lock_is_seen_by_the_next_holder),
+        cmocka_unit_test(what_is_done_under_a_gated_lock_is_seen_by_who_awaits_it),
         cmocka_unit_test(who_slept_on_a_lock_sees_what_was_done_under_it),
     };
     return cmocka_run_group_tests(tests, segment_map_setup, NULL);
