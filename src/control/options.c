@@ -191,7 +191,7 @@ static void complain(const char *entry, const char *what)
     smm_os_write(SMM_OS_STDERR, line.bytes, line.length);
 }
 
-static void read_entry(const char *entry)
+void smm_options_read(const char *entry)
 {
     static const char prefix[] = "SHARDMM_";
     char name[32];
@@ -239,7 +239,7 @@ void smm_options_start(void)
         return;
     environment_read = true;
     for (size_t i = 0; (entry = smm_os_environment(i)) != NULL; i++)
-        read_entry(entry);
+        smm_options_read(entry);
 }
 
 enum smm_stats_at_exit smm_option_stats(void)

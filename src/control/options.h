@@ -13,6 +13,9 @@ enum smm_stats_at_exit { SMM_STATS_NONE, SMM_STATS_TEXT, SMM_STATS_JSON, SMM_STA
  * SHARDMM_ name that is not known, are one line on standard error each. */
 void smm_options_start(void);
 
+/* One entry of the environment, NAME=value; what is not SHARDMM_... is none of ours. */
+void smm_options_read(const char *entry);
+
 /* 0, ENOENT, EINVAL or EPERM, as the public header says. */
 int smm_option_get(const char *name, int64_t *value);
 int smm_option_set(const char *name, int64_t value);

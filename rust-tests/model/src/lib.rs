@@ -9,12 +9,14 @@
 //! | [`shadow`] | which blocks live, and what they hold |
 //! | [`worker`] | one operation in one thread |
 //! | [`run`] | sequences, in one thread, in many by turns, in many at once |
+//! | [`late`] | what a thread does when its heap has gone |
 //! | [`fault`] | system calls that fail |
 //! | [`sync`] | what the thread sanitizer has to be told |
 //! | [`case`] | what a test does around a sequence: saves it, and counts |
 
 pub mod case;
 pub mod fault;
+pub mod late;
 pub mod op;
 pub mod run;
 pub mod shadow;

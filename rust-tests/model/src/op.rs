@@ -70,6 +70,12 @@ pub enum Op {
         count: u8,
         size: usize,
     },
+    /// The same, but the blocks are made at the very end of the thread, when its heap has gone, and one of its own is
+    /// freed there.
+    Late {
+        count: u8,
+        size: usize,
+    },
     /// The thread ends, with its blocks (which others get) or without; another one takes its place, and its heap.
     End {
         keep: bool,
@@ -81,8 +87,55 @@ pub enum Op {
         nth: u8,
         all: bool,
     },
+    /// Sets an option of [`SETTINGS`], until the end of the sequence.
+    Set {
+        option: u8,
+        choice: u8,
+    },
     /// Walks all structures, and compares the statistics with the shadow. Where other threads run, nothing.
     Verify,
+}
+
+/// Options that can be set at run time, and values of each: the first is the default.
+pub const SETTINGS: [(&str, &[i64]); 10] = [
+    ("huge_pages", &[1, 0, 2]),
+    ("huge_slow_us", &[1000, 0, 1_000_000]),
+    ("keep_pages", &[8, 0, 1000]),
+    ("keep_arenas", &[1, 0, 4]),
+    ("reserve_pages", &[64, 0]),
+    ("reserve_arenas", &[4, 0]),
+    ("large_cache_blocks", &[32, 0, 1]),
+    ("large_cache_bytes", &[128 << 20, 0, 4 << 20]),
+    ("prefault", &[1, 0]),
+    ("verbose", &[0, 2]),
+];
+
+impl Op {
+    /// The same with one of the first `slots` slots: in a short sequence that many are used again and again.
+    pub fn among(mut self, slots: u8) -> Op {
+        match &mut self {
+            Op::Malloc { slot, .. }
+            | Op::Calloc { slot, .. }
+            | Op::Realloc { slot, .. }
+            | Op::ReallocArray { slot, .. }
+            | Op::Aligned { slot, .. }
+            | Op::Free { slot }
+            | Op::FreeSized { slot }
+            | Op::UsableSize { slot }
+            | Op::HandOver { slot, .. } => *slot %= slots,
+            Op::GoodSize { .. }
+            | Op::Purge
+            | Op::Flush
+            | Op::Spawn { .. }
+            | Op::Late { .. }
+            | Op::End { .. }
+            | Op::Delay
+            | Op::Fail { .. }
+            | Op::Set { .. }
+            | Op::Verify => {}
+        }
+        self
+    }
 }
 
 /// An operation and the thread that carries it out.
@@ -121,9 +174,11 @@ impl Step {
             215..=219 => Op::UsableSize { slot },
             220..=222 => Op::GoodSize { size },
             223..=225 => Op::Purge,
-            226..=228 => Op::Flush,
+            226..=227 => Op::Flush,
+            228 => Op::Set { option: a, choice: b },
             229..=244 => Op::HandOver { slot, to: a },
-            245..=246 => Op::Spawn { count: d, size: size.min(4096) },
+            245 => Op::Spawn { count: d, size: size.min(4096) },
+            246 => Op::Late { count: d, size },
             247..=248 => Op::End { keep: d & 1 == 1 },
             249 => {
                 if d < 64 {
@@ -170,9 +225,11 @@ impl fmt::Display for Step {
             Op::Flush => write!(f, "flush"),
             Op::HandOver { slot, to } => write!(f, "hand_over {slot} {to}"),
             Op::Spawn { count, size } => write!(f, "spawn {count} {size}"),
+            Op::Late { count, size } => write!(f, "late {count} {size}"),
             Op::End { keep } => write!(f, "end {}", u8::from(keep)),
             Op::Delay => write!(f, "delay"),
             Op::Fail { nth, all } => write!(f, "fail {nth} {}", u8::from(all)),
+            Op::Set { option, choice } => write!(f, "set {option} {choice}"),
             Op::Verify => write!(f, "verify"),
         }
     }
@@ -212,9 +269,11 @@ impl FromStr for Step {
             "flush" => Op::Flush,
             "hand_over" => Op::HandOver { slot: byte(2)?, to: byte(3)? },
             "spawn" => Op::Spawn { count: byte(2)?, size: number(3)? },
+            "late" => Op::Late { count: byte(2)?, size: number(3)? },
             "end" => Op::End { keep: byte(2)? != 0 },
             "delay" => Op::Delay,
             "fail" => Op::Fail { nth: byte(2)?, all: byte(3)? != 0 },
+            "set" => Op::Set { option: byte(2)?, choice: byte(3)? },
             "verify" => Op::Verify,
             _ => return Err(bad()),
         };

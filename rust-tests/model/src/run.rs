@@ -5,10 +5,10 @@
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 
-use crate::op::{Op, Step};
+use crate::op::{Op, Step, SETTINGS};
 use crate::sync;
 use crate::target::{Target, Usage};
-use crate::worker::{Common, Flow, Worker, PURGE_DELAY_MS};
+use crate::worker::{Common, Flow, Worker, LIMIT, PURGE_DELAY_MS};
 
 /// The statistics are of the whole process: one run at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -61,10 +61,15 @@ impl Thread {
 
 /// One step after the other, each in its own of up to `threads` real threads: the same every time.
 pub fn by_turns<T: Target>(threads: usize, steps: &[Step]) -> Result<(), String> {
+    by_turns_within::<T>(threads, steps, LIMIT)
+}
+
+/// The same; `limit` is what all threads may have at once, in bytes.
+pub fn by_turns_within<T: Target>(threads: usize, steps: &[Step], limit: usize) -> Result<(), String> {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    T::set_purge_delay(PURGE_DELAY_MS);
+    T::set("purge_delay", PURGE_DELAY_MS);
     let before = T::usage();
-    let common = Common::new(threads, Some(before));
+    let common = Common::new(threads, Some(before), limit);
     let mut live: Vec<Option<Thread>> = (0..threads).map(|_| None).collect();
     let mut result = Ok(());
 
@@ -100,12 +105,28 @@ pub fn by_turns<T: Target>(threads: usize, steps: &[Step]) -> Result<(), String>
     close::<T>(&common, &before)
 }
 
+/// One step after the other in the calling thread, whatever threads they name: some thousand sequences a second. An end
+/// of the thread is none. With `purge` all memory goes back at the end, which takes most of the time of a short one.
+pub fn in_place<T: Target>(steps: &[Step], limit: usize, purge: bool) -> Result<(), String> {
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let before = T::usage();
+    let common = Common::new(1, Some(before), limit);
+    let mut worker = Worker::<T>::new(Arc::clone(&common), 0);
+    for (index, step) in steps.iter().enumerate() {
+        worker.run(step.op).map_err(|fault| format!("step {index}: {fault}"))?;
+    }
+    while !worker.is_idle() {
+        worker.finish()?;
+    }
+    check_end::<T>(&common, &before, purge)
+}
+
 /// Programs that real threads carry out at the same time. A thread that ends in the middle is followed by another.
 pub fn at_once<T: Target>(programs: &[Vec<Op>]) -> Result<(), String> {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    T::set_purge_delay(PURGE_DELAY_MS);
+    T::set("purge_delay", PURGE_DELAY_MS);
     let before = T::usage();
-    let common = Common::new(programs.len(), None);
+    let common = Common::new(programs.len(), None, LIMIT);
     let controllers: Vec<_> = programs
         .iter()
         .cloned()
@@ -153,9 +174,16 @@ fn close<T: Target>(common: &Arc<Common>, before: &Usage) -> Result<(), String> 
         });
         last.join().map_err(|_| "a thread panicked")??;
     }
+    check_end::<T>(common, before, true)
+}
+
+fn check_end<T: Target>(common: &Common, before: &Usage, purge: bool) -> Result<(), String> {
+    for (option, values) in SETTINGS {
+        T::set(option, values[0]);
+    }
     assert_eq!(common.shadow.blocks(), 0, "the model lost a block");
     common.shadow.check_usage::<T>(before).map_err(|fault| format!("at the end: {fault}"))?;
-    if T::PROMISES {
+    if T::PROMISES && purge {
         T::purge();
         let after = T::usage();
         if after.committed > floor(&after) && before.blocks == 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The allocators under test.
 
+use std::ffi::CString;
 use std::os::raw::{c_int, c_void};
 
 use shardmm_sys as sys;
@@ -53,7 +54,8 @@ pub trait Target: Send + Sync + 'static {
     fn good_size(size: usize) -> usize;
     fn purge();
     fn flush();
-    fn set_purge_delay(milliseconds: i64);
+    /// Sets an option.
+    fn set(option: &str, value: i64);
     /// 0, or the number of a fault.
     fn verify() -> c_int;
     fn usage() -> Usage;
@@ -107,9 +109,9 @@ impl Target for ShardMM {
     fn flush() {
         unsafe { sys::shardmm_thread_flush() }
     }
-    fn set_purge_delay(milliseconds: i64) {
-        let status = unsafe { sys::shardmm_option_set(b"purge_delay\0".as_ptr().cast(), milliseconds) };
-        assert_eq!(status, 0);
+    fn set(option: &str, value: i64) {
+        let name = CString::new(option).unwrap();
+        assert_eq!(unsafe { sys::shardmm_option_set(name.as_ptr(), value) }, 0);
     }
     fn verify() -> c_int {
         unsafe { sys::shardmm_verify() }
@@ -190,7 +192,7 @@ impl Target for System {
         unsafe { libc::malloc_trim(0) };
     }
     fn flush() {}
-    fn set_purge_delay(_milliseconds: i64) {}
+    fn set(_option: &str, _value: i64) {}
     fn verify() -> c_int {
         0
     }

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::fault;
-use crate::op::{AlignedCall, Op, SLOTS};
+use crate::late;
+use crate::op::{AlignedCall, Op, SETTINGS, SLOTS};
 use crate::shadow::{first_not_zero, Block, Made, Shadow};
 use crate::size::{class_of, MEDIUM_MAX, SMALL_MAX};
 use crate::sync;
@@ -21,8 +22,8 @@ const DELAY: Duration = Duration::from_millis(31);
 const NO_ERROR: i32 = 7777;
 /// From here on a request must fail; in between nobody asks.
 const IMPOSSIBLE: usize = 1 << 46;
-/// What all threads may have at once. More is not asked for.
-const LIMIT: usize = 256 << 20;
+/// What all threads may have at once where nothing else is said. More is not asked for.
+pub const LIMIT: usize = 256 << 20;
 
 /// What the threads of a run share.
 pub struct Common {
@@ -31,12 +32,14 @@ pub struct Common {
     pub mail: Vec<Mutex<Vec<Block>>>,
     /// What was in use before; where threads run at once nothing, since no place is quiet.
     pub quiet: Option<Usage>,
+    /// Bytes that all may have at once.
+    limit: usize,
 }
 
 impl Common {
-    pub fn new(threads: usize, quiet: Option<Usage>) -> Arc<Common> {
+    pub fn new(threads: usize, quiet: Option<Usage>, limit: usize) -> Arc<Common> {
         let mail = (0..threads).map(|_| Mutex::default()).collect();
-        Arc::new(Common { shadow: Shadow::default(), mail, quiet })
+        Arc::new(Common { shadow: Shadow::default(), mail, quiet, limit })
     }
 
     fn send(&self, to: usize, blocks: impl IntoIterator<Item = Block>) {
@@ -170,6 +173,30 @@ impl<T: Target> Worker<T> {
                 let made = made.join().map_err(|_| "a thread panicked")??;
                 self.common.send(self.me, made.into_iter().flatten());
             }
+            Op::Late { count, size } => {
+                if !self.room(size.saturating_mul(usize::from(count % 4) + 1)) {
+                    return Ok(Flow::Next);
+                }
+                let common = Arc::clone(&self.common);
+                let me = self.me;
+                let made = late::at_the_end_of_a_thread(
+                    || unsafe { T::malloc(100) },
+                    move |first| {
+                        let mut other = Worker::<T>::new(common, me);
+                        other.own_late(0, first)?;
+                        for index in 1..=count % 4 {
+                            other.step(Op::Malloc { slot: index, size })?;
+                        }
+                        other.step(Op::Realloc {
+                            slot: 1,
+                            size: size.saturating_mul(2).min(size.saturating_add(70_000)),
+                        })?;
+                        other.step(Op::Free { slot: 0 })?;
+                        Ok::<_, String>(other.slots)
+                    },
+                )?;
+                self.common.send(self.me, made.into_iter().flatten());
+            }
             Op::End { keep } => {
                 if keep {
                     let next = (self.me + 1) % self.common.mail.len();
@@ -181,6 +208,10 @@ impl<T: Target> Worker<T> {
                 return Ok(Flow::End);
             }
             Op::Delay => thread::sleep(DELAY),
+            Op::Set { option, choice } => {
+                let (name, values) = SETTINGS[option as usize % SETTINGS.len()];
+                T::set(name, values[choice as usize % values.len()]);
+            }
             Op::Fail { nth, all } => self.fail = Some((nth, all)),
             Op::Verify => {
                 if let Some(before) = &self.common.quiet {
@@ -189,6 +220,14 @@ impl<T: Target> Worker<T> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// Takes a block that this thread made before it had a worker.
+    fn own_late(&mut self, slot: usize, address: usize) -> Result<(), String> {
+        let block = self.own(address, 100, 1, Made::Plain, self.common.shadow.seed())?;
+        unsafe { block.fill(0) };
+        self.slots[slot] = Some(block);
+        Ok(())
     }
 
     /// One call, with what was asked for to fail.
@@ -206,7 +245,7 @@ impl<T: Target> Worker<T> {
     }
 
     fn room(&self, size: usize) -> bool {
-        size >= IMPOSSIBLE || self.common.shadow.bytes().saturating_add(size) <= LIMIT
+        size >= IMPOSSIBLE || self.common.shadow.bytes().saturating_add(size) <= self.common.limit
     }
 
     /// What was handed over is looked at by who gets it.
