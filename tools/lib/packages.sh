@@ -7,7 +7,7 @@
 #   need_build                 the packages of a build        need_tests     those of the unit tests
 #   need_programs              those of tests/programs        need_matrix    those of .ci/run
 #   need_environments          those of tests/environments    need_bench     those of tools/bench
-#   need_rust                  those of rust-tests
+#   need_rust                  those of rust-tests            need_fuzz      those of tools/fuzz
 #   install_missing            installs what was noted; says so; fails with a clear message
 #
 # A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
@@ -88,17 +88,26 @@ need_rust() {
     need libclang-14-dev compgen -G '/usr/lib/llvm-*/lib/libclang*.so*'
 }
 
+need_fuzz() {
+    need clang command -v clang
+    need "$(clang_runtime_package)" links_with clang -fsanitize=address,undefined
+    need "llvm-$(clang_version)" command -v "llvm-cov-$(clang_version)"
+    need "llvm-$(clang_version)" command -v "llvm-symbolizer-$(clang_version)"
+}
+
 links_with() {
     local compiler=$1
     shift
     printf 'int main(void) { return 0; }\n' | "$compiler" -x c - -o /dev/null "$@"
 }
 
-clang_runtime_package() {
+clang_version() {
     local version
     version=$(clang -dumpversion 2>/dev/null) || version=14
-    printf 'libclang-rt-%s-dev\n' "${version%%.*}"
+    printf '%s\n' "${version%%.*}"
 }
+
+clang_runtime_package() { printf 'libclang-rt-%s-dev\n' "$(clang_version)"; }
 
 need_matrix() {
     need clang command -v clang
