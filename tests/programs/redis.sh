@@ -45,7 +45,7 @@ client() { redis-cli -h 127.0.0.1 -p "$port" "$@"; }
 start_server() {
     local try
     for try in 1 2 3; do
-        port=$("$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+        port=$(free_port)
         ../redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --dir "$PWD" \
             --daemonize no --logfile "$PWD/server-$try.log" &
         server=$!
@@ -74,13 +74,7 @@ stop_server() {
 run() {
     trap 'if [ -n "$server" ]; then kill -9 "$server"; fi' EXIT
     start_server
-    case $(<"/proc/$server/maps") in
-    *libshardmm*) [ -n "$EXPECTED_LIBRARY" ] ;;
-    *) [ -z "$EXPECTED_LIBRARY" ] ;;
-    esac || {
-        printf 'redis-server does not run with the malloc that it should\n' >&2
-        return 1
-    }
+    check_server "$server"
 
     # Its keys are random, and its figures too: only that it succeeds is compared.
     redis-benchmark -h 127.0.0.1 -p "$port" -q -P 16 -c 50 -n 100000 -r 50000 -d 120 \

@@ -3,10 +3,12 @@
 """Runs one case of this directory with and without the library; fails when they differ.
 
 Prints time, user and system time, page faults and peak RSS of both. With --repeat the runs alternate
-and the medians are printed. README.md tells what a case is.
+and the medians are printed. Where PROGRAMS_TABLE names a file, a row for a table of all cases is added to it.
+README.md tells what a case is.
 """
 
 import argparse
+import ctypes
 import difflib
 import os
 import shutil
@@ -44,6 +46,45 @@ class Run:
         }
 
 
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt():
+    """Processes whose parent ends become children of this one, whatever session they have made."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        sys.exit("prctl: the processes of a case could get lost")
+
+
+def children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(number) for number in file.read().split()]
+
+
+def kill_children():
+    """And then theirs, which become this one's; somebody else waits for them."""
+    for _ in range(20):
+        for child in children():
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def end_children():
+    """Ends what a case has left; returns their names."""
+    names = []
+    while left := children():
+        for child in left:
+            with open(f"/proc/{child}/comm", encoding="utf-8") as file:
+                names.append(file.read().strip())
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return names
+
+
+def terminated(*_):
+    end_children()
+    sys.exit(1)
+
+
 def interpreter(case):
     return [sys.executable] if case.endswith(".py") else ["bash"]
 
@@ -64,8 +105,8 @@ def run_case(case, arguments, directory, library):
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    # The session's own group: a program that hangs must not outlive the test.
-    alarm = threading.Timer(LIMIT_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+    # A program that hangs must not outlive the test.
+    alarm = threading.Timer(LIMIT_SECONDS, kill_children)
     alarm.start()
     streams = {}
     reader = threading.Thread(target=lambda: streams.update(errors=process.stderr.read()))
@@ -75,6 +116,10 @@ def run_case(case, arguments, directory, library):
     _, wait_status, usage = os.wait4(process.pid, 0)
     alarm.cancel()
     process.returncode = os.waitstatus_to_exitcode(wait_status)
+    left = end_children()
+    if left:
+        streams["errors"] += f"left running: {' '.join(left)}\n".encode()
+        process.returncode = process.returncode or 1
     return Run(output, streams["errors"], process.returncode, time.monotonic() - started, usage)
 
 
@@ -120,6 +165,18 @@ def table(without, with_library):
         print(f"{name:14}{format(base, form):>12}{format(ours, form):>12}{ratio}")
 
 
+def add_row(path, case, without, with_library):
+    """One line of the table of all cases: time and peak memory of both, and their ratios."""
+    fields = [f"{os.path.splitext(os.path.basename(case))[0]:14}"]
+    for name, scale, form in (("time s", 1, ".2f"), ("peak RSS KiB", 1024, ".1f")):
+        base, ours = (statistics.median(run.figures[name] for run in runs) for runs in (without, with_library))
+        fields.append(f"{base / scale:10{form}}{ours / scale:10{form}}{ours / base:8.2f}")
+    with open(path, "a", encoding="utf-8") as file:
+        if file.tell() == 0:
+            print(f"{'':14}{'time s':>10}{'with':>10}{'ratio':>8}{'peak MiB':>10}{'with':>10}{'ratio':>8}", file=file)
+        print("".join(fields), file=file)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", dest="preloaded", metavar="LIBRARY", required=True, help="libshardmm.so")
@@ -133,6 +190,9 @@ def main():
     if not os.path.exists(library):
         sys.exit(f"no such library: {library}")
 
+    adopt()
+    # Meson's, when the time is up.
+    signal.signal(signal.SIGTERM, terminated)
     with tempfile.TemporaryDirectory(prefix="smm-program-") as top:
         prepared = subprocess.run(
             interpreter(case) + [case, "prepare"] + arguments,
@@ -165,6 +225,8 @@ def main():
         if any(differ(first, "without", run, "with the library") for run in with_library):
             return 1
         table(without, with_library)
+        if os.environ.get("PROGRAMS_TABLE"):
+            add_row(os.environ["PROGRAMS_TABLE"], case, without, with_library)
     return 0
 
 

@@ -8,6 +8,7 @@
 #   need_programs              those of tests/programs        need_matrix    those of .ci/run
 #   need_environments          those of tests/environments    need_bench     those of tools/bench
 #   need_rust                  those of rust-tests            need_fuzz      those of tools/fuzz
+#   need_more_programs         those of suite programs-long
 #   install_missing            installs what was noted; says so; fails with a clear message
 #
 # A check asks for the thing itself (a command, a .pc file, a compiler that links with a sanitizer), not
@@ -60,6 +61,81 @@ need_programs() {
     need libxml2-utils command -v xmllint
     need redis-tools command -v redis-check-rdb
     need redis-tools command -v redis-benchmark
+}
+
+# The servers of the suite 'programs-long' are unpacked instead of installed: their packages start a service.
+need_more_programs() {
+    need perl perl -Mthreads -MDigest::SHA -e 1
+    need nodejs command -v node
+    need openjdk-17-jdk-headless command -v javac
+    need rustc command -v rustc
+    need ghostscript command -v gs
+    need util-linux command -v setpriv
+    need make command -v make
+    need xz-utils command -v xz
+    need libevent-2.1-7 library libevent-2.1.so.7
+    need libsasl2-2 library libsasl2.so.2
+    need libssl3 library libssl.so.3
+    need libpcre2-8-0 library libpcre2-8.so.0
+    need libpq5 library libpq.so.5
+    need libldap-2.5-0 library libldap-2.5.so.0
+    need libxml2 library libxml2.so.2
+    need libicu72 library libicuuc.so.72
+    need libgssapi-krb5-2 library libgssapi_krb5.so.2
+}
+
+library() { [ -e "/usr/lib/x86_64-linux-gnu/$1" ] || [ -e "/lib/x86_64-linux-gnu/$1" ]; }
+
+# unpack_servers   Unpacks those that are not installed where tests/programs/common.sh looks for them. With all
+# there no network is used.
+unpack_servers() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/shardmm list=() work
+    [ -x /usr/sbin/nginx ] || [ -x "$cache/unpacked/usr/sbin/nginx" ] || list+=(nginx)
+    [ -x /usr/bin/memcached ] || [ -x "$cache/unpacked/usr/bin/memcached" ] || list+=(memcached)
+    compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null ||
+        compgen -G "$cache/unpacked/usr/lib/postgresql/*/bin/psql" >/dev/null ||
+        list+=(postgresql-15 postgresql-client-15)
+    [ ${#list[@]} -gt 0 ] || return 0
+
+    say "${0##*/}: unpacking ${list[*]} in $cache/unpacked"
+    mkdir -p "$cache/unpacked"
+    work=$(mktemp -d)
+    if ! (
+        cd "$work"
+        apt-get -q download "${list[@]}" || { apt update && apt-get -q download "${list[@]}"; } || exit
+        for package in *.deb; do dpkg-deb -x "$package" "$cache/unpacked" || exit; done
+    ) >"$work/log" 2>&1 </dev/null; then
+        cat "$work/log" >&2
+        rm -rf "$work"
+        die "could not unpack ${list[*]} (see above)"
+    fi
+    rm -rf "$work"
+}
+
+# download_sources   The source packages that tests/programs builds. The package lists of the machine stay as they are.
+download_sources() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/shardmm/sources work
+    ! compgen -G "$cache/libxml2_*.orig.tar.*" >/dev/null || return 0
+
+    say "${0##*/}: downloading the source of libxml2 to $cache"
+    work=$(mktemp -d)
+    mkdir -p "$cache" "$work/lists/partial"
+    if ! (
+        cd "$work"
+        # shellcheck disable=SC2016  # apt-get's own names
+        apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+            grep -E '/debian/? ' | sort -u >sources.list
+        options=(-q -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/dev/null
+            -o "Dir::State::lists=$work/lists")
+        apt-get "${options[@]}" update || exit
+        cd "$cache"
+        apt-get "${options[@]}" source --download-only libxml2
+    ) >"$work/log" 2>&1 </dev/null; then
+        cat "$work/log" >&2
+        rm -rf "$work"
+        die "could not download the source of libxml2 (see above)"
+    fi
+    rm -rf "$work"
 }
 
 need_environments() {
