@@ -61,7 +61,8 @@ static void *resize(void *block, size_t before, size_t size, enum smm_kind kind)
         result = smm_large_resize(block, size, headroom(before, size), &fault);
     }
     if (fault != SMM_FAULT_NONE)
-        smm_report_misuse("realloc", block, fault, kind == SMM_KIND_MEDIUM ? "medium" : "large", 0);
+        smm_report_misuse("realloc", block, fault, kind == SMM_KIND_MEDIUM ? "medium" : "large",
+                          kind == SMM_KIND_MEDIUM ? 0 : smm_large_known_size(block));
     return result;
 }
 

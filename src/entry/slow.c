@@ -176,6 +176,24 @@ static enum smm_fault small_check(const void *block)
     return SMM_FAULT_NONE;
 }
 
+/* The usable size of a block that something is wrong with, or 0 where it is not known: a medium chunk that was freed
+ * may be part of another by now. */
+static size_t known_size(const void *block, enum smm_kind kind, enum smm_fault fault)
+{
+    switch (kind) {
+    case SMM_KIND_SMALL:
+        return fault == SMM_FAULT_FREED ? smm_class_size(smm_load_relaxed(&smm_page_of(block)->shared_class)) : 0;
+    case SMM_KIND_LARGE:
+    case SMM_KIND_LARGE_NEXT:
+        return smm_large_known_size(block);
+    case SMM_KIND_MEDIUM:
+    case SMM_KIND_NONE:
+    case SMM_KIND_COUNT:
+        break;
+    }
+    return 0;
+}
+
 static enum smm_fault small_free_foreign(struct smm_heap *mine, void *block)
 {
     enum smm_fault fault = SMM_FAULT_NONE;
@@ -224,16 +242,18 @@ void smm_free_slow(void *block, const char *call)
         break;
     }
     if (SMM_UNLIKELY(fault != SMM_FAULT_NONE))
-        smm_report_misuse(call, block, fault, kind_name(kind), 0);
+        smm_report_misuse(call, block, fault, kind_name(kind), known_size(block, kind, fault));
 }
 
 void smm_free_rare(struct smm_page *page, void *block, const char *call)
 {
     struct smm_heap *const heap = smm_heap_self;
-    const enum smm_fault fault = smm_small_free_rare(&heap->small, page);
 
-    if (SMM_UNLIKELY(fault != SMM_FAULT_NONE))
-        smm_report_misuse(call, block, fault, "small", 0);
+    if (SMM_UNLIKELY(smm_small_free_rare(&heap->small, page) != SMM_FAULT_NONE)) {
+        /* More was freed than the page has given out: this block, if it is one. */
+        const enum smm_fault fault = small_check(block);
+        smm_report_misuse(call, block, fault != SMM_FAULT_NONE ? fault : SMM_FAULT_FREED, "small", page->item_size);
+    }
     smm_tick_sometimes(heap);
 }
 
@@ -290,7 +310,7 @@ size_t smm_usable_size(const void *block, const char *call)
         break;
     }
     if (fault != SMM_FAULT_NONE)
-        smm_report_misuse(call, block, fault, kind_name(kind), 0);
+        smm_report_misuse(call, block, fault, kind_name(kind), known_size(block, kind, fault));
     return size;
 }
 

@@ -47,6 +47,14 @@ static enum smm_fault check(const struct smm_large *large, const void *block)
     return block == large->block ? SMM_FAULT_NONE : SMM_FAULT_INTERIOR;
 }
 
+size_t smm_large_known_size(const void *address)
+{
+    const struct smm_large *const large = header_of(address, smm_kind_of(address));
+    const uint64_t seen = smm_load_relaxed(&large->mark);
+
+    return seen == mark(large, LIVE) || seen == mark(large, FREED) ? large->usable : 0;
+}
+
 static size_t page_up(size_t size)
 {
     return smm_align_up(size, smm_os_page_size());

@@ -49,6 +49,9 @@ void *smm_large_resize(void *block, size_t size, size_t headroom, enum smm_fault
 /* The usable size. 0 with *fault set when there is no live block there. */
 size_t smm_large_usable(const void *block, enum smm_fault *fault);
 
+/* The same for a report: of the block that an address lies in, live or freed; 0 where the header does not tell. */
+size_t smm_large_known_size(const void *address);
+
 struct smm_large_settings {
     _Atomic(bool) huge_pages; /* for blocks that grow */
 };

@@ -376,11 +376,13 @@ static enum smm_fault chunk_check(const void *block)
     size = smm_chunk_size(chunk);
     flags = chunk_flags(chunk);
     end = offset - HEADER + size;
+    if (size == 0 && flags == 0)
+        return SMM_FAULT_INTERIOR;
+    if (size < SMM_CHUNK_UNIT || size > SMM_SLOT_SIZE || end > END)
+        return SMM_FAULT_OVERWRITTEN;
     if (flags & (SMM_CHUNK_FREE | SMM_CHUNK_PENDING))
         return SMM_FAULT_FREED;
-    if (flags != 0 || size < SMM_CHUNK_UNIT || size > SMM_SLOT_SIZE || end > END)
-        return size == 0 && flags == 0 ? SMM_FAULT_INTERIOR : SMM_FAULT_OVERWRITTEN;
-    return SMM_FAULT_NONE;
+    return flags == 0 ? SMM_FAULT_NONE : SMM_FAULT_OVERWRITTEN;
 }
 
 static void live_add(struct smm_medium *medium, const struct smm_chunk *chunk)

@@ -5,23 +5,29 @@
 #define UNKNOWN "not a block of this allocator"
 #define INTERIOR "not the start of a block"
 #define FREED "freed before"
+#define OVERWRITTEN "the words before or after the block were overwritten"
 #define SIZE "the size does not belong to this block"
 
 CASE(small_freed_twice, p = shardmm_malloc(100); shardmm_free(p); shardmm_free(p), DEBUG,
      "free(@): " FREED " (small, 112 bytes)")
+/* A release build sees it where the page has no other block in use. */
+CASE(small_alone_freed_twice, p = shardmm_malloc(200); shardmm_free(p); shardmm_free(p), ALWAYS,
+     "free(@): " FREED " (small, 224 bytes)")
+CASE(small_alone_freed_with_size_twice, p = shardmm_malloc(200); shardmm_free_sized(p, 200); shardmm_free_sized(p, 200),
+     ALWAYS, "free_sized(@): " FREED " (small, 224 bytes)")
 CASE(medium_freed_twice, p = shardmm_malloc(100000); shardmm_free(p); shardmm_free(p), ALWAYS,
      "free(@): " FREED " (medium)")
 CASE(medium_aligned_freed_twice, p = shardmm_aligned_alloc(65536, 100000); shardmm_free(p); shardmm_free(p), ALWAYS,
      "free(@): " FREED " (medium)")
 CASE(large_freed_twice, p = shardmm_malloc(3 * MIB); shardmm_free(p); shardmm_free(p), ALWAYS,
-     "free(@): " FREED " (large)")
+     "free(@): " FREED " (large, 3149760 bytes)")
 /* Its reservation is not kept, so that nothing is known of the address any more. */
 CASE(large_aligned_freed_twice, p = shardmm_aligned_alloc(4 * MIB, 3 * MIB); shardmm_free(p); shardmm_free(p), ALWAYS,
      "free(@): " UNKNOWN)
 CASE(medium_resized_after_free, p = shardmm_malloc(100000); shardmm_free(p); p = shardmm_realloc(p, 5 * MIB), ALWAYS,
      "realloc(@): " FREED " (medium)")
 CASE(large_resized_after_free, p = shardmm_malloc(3 * MIB); shardmm_free(p); p = shardmm_realloc(p, 100), ALWAYS,
-     "realloc(@): " FREED " (large)")
+     "realloc(@): " FREED " (large, 3149760 bytes)")
 
 CASE(small_interior, p = (char *)shardmm_malloc(100) + 16; shardmm_free(p), DEBUG,
      "free(@): " INTERIOR " (small, 112 bytes)")
@@ -30,9 +36,9 @@ CASE(small_misaligned, p = (char *)shardmm_malloc(100) + 1; shardmm_free(p), DEB
 CASE(medium_misaligned, p = (char *)shardmm_malloc(100000) + 1; shardmm_free(p), ALWAYS,
      "free(@): " INTERIOR " (medium)")
 CASE(large_interior, p = (char *)shardmm_malloc(3 * MIB) + 4096; shardmm_free(p), ALWAYS,
-     "free(@): " INTERIOR " (large)")
+     "free(@): " INTERIOR " (large, 3149760 bytes)")
 CASE(large_misaligned, p = (char *)shardmm_malloc(3 * MIB) + 15; shardmm_free(p), ALWAYS,
-     "free(@): " INTERIOR " (large)")
+     "free(@): " INTERIOR " (large, 3149760 bytes)")
 /* Only the segment where a large block starts is on record. */
 CASE(large_second_segment, p = (char *)shardmm_malloc(9 * MIB) + 4 * MIB; shardmm_free(p), ALWAYS,
      "free(@): " UNKNOWN)
@@ -52,3 +58,63 @@ CASE(wild_resized, p = (void *)0x4141414141414140; p = shardmm_realloc(p, 100), 
 
 CASE(small_sized_wrong, p = shardmm_malloc(100); shardmm_free_sized(p, 1000), DEBUG,
      "free_sized(@): " SIZE " (small, 112 bytes)")
+
+/* ---- Other calls ---- */
+CASE(usable_size_of_data, p = data; (void)shardmm_usable_size(p), ALWAYS, "usable_size(@): " UNKNOWN)
+CASE(usable_size_of_freed_medium, p = shardmm_malloc(100000); shardmm_free(p); (void)shardmm_usable_size(p), ALWAYS,
+     "usable_size(@): " FREED " (medium)")
+CASE(usable_size_of_freed_large, p = shardmm_malloc(3 * MIB); shardmm_free(p); (void)shardmm_usable_size(p), ALWAYS,
+     "usable_size(@): " FREED " (large, 3149760 bytes)")
+CASE(array_of_data_resized, p = data; p = shardmm_reallocarray(p, 10, 10), ALWAYS, "realloc(@): " UNKNOWN)
+CASE(data_freed_with_size, p = data; shardmm_free_sized(p, 64), ALWAYS, "free_sized(@): " UNKNOWN)
+CASE(data_freed_with_alignment, p = data; shardmm_free_aligned_sized(p, 16, 64), ALWAYS,
+     "free_aligned_sized(@): " UNKNOWN)
+CASE(medium_freed_with_size_twice, p = shardmm_malloc(100000); shardmm_free_sized(p, 100000);
+     shardmm_free_sized(p, 100000), ALWAYS, "free_sized(@): " FREED " (medium)")
+CASE(aligned_wrong_size, p = shardmm_aligned_alloc(64, 128); shardmm_free_aligned_sized(p, 64, 5000), DEBUG,
+     "free_aligned_sized(@): " SIZE " (small, 128 bytes)")
+CASE(aligned_wrong_alignment, p = (char *)shardmm_aligned_alloc(64, 64); shardmm_free_aligned_sized(p, 4 * MIB, 64),
+     DEBUG, "free_aligned_sized(@): " SIZE " (small, 64 bytes)")
+
+/* ---- Words around blocks ---- */
+CASE(medium_header_overwritten, p = shardmm_malloc(100000); memset((char *)p - 16, 0x40, 16); shardmm_free(p), ALWAYS,
+     "free(@): " OVERWRITTEN " (medium)")
+CASE(medium_written_past_its_end, void *const next = (p = shardmm_malloc(100000), shardmm_malloc(100000));
+     memset((char *)p + shardmm_usable_size(p), 0x40, 16); p = next; shardmm_free(next), ALWAYS,
+     "free(@): " OVERWRITTEN " (medium)")
+CASE(medium_resized_after_its_header_was_overwritten, p = shardmm_malloc(100000); memset((char *)p - 16, 0x40, 16);
+     p = shardmm_realloc(p, 200000), ALWAYS, "realloc(@): " OVERWRITTEN " (medium)")
+
+/* ---- Memory of ours that is no block ---- */
+#define SEGMENT(block) ((char *)((uintptr_t)(block) & ~(4 * MIB - 1)))
+CASE(segment_of_small_blocks, p = SEGMENT(shardmm_malloc(100)) + 4096; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (small)")
+CASE(unused_page_of_a_segment, p = SEGMENT(shardmm_malloc(100)) + 4 * MIB - 65536; shardmm_free(p), ALWAYS,
+     "free(@): " UNKNOWN " (small)")
+CASE(end_of_a_segment, p = SEGMENT(shardmm_malloc(100)) + 4 * MIB - 16; shardmm_free(p), ALWAYS,
+     "free(@): " UNKNOWN " (small)")
+CASE(arena_of_medium_blocks, p = SEGMENT(shardmm_malloc(100000)) + 16; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium)")
+CASE(memory_of_an_arena_that_nobody_had, p = SEGMENT(shardmm_malloc(100000)) + 3 * MIB; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium)")
+CASE(end_of_an_arena, p = SEGMENT(shardmm_malloc(100000)) + 4 * MIB - 256; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium)")
+CASE(memory_of_an_arena_resized, p = SEGMENT(shardmm_malloc(100000)) + 3 * MIB; p = shardmm_realloc(p, 100), ALWAYS,
+     "realloc(@): " INTERIOR " (medium)")
+
+/* ---- Beside memory that must not be read ---- */
+#define ISLAND ((char *)mmap(NULL, 12288, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 4096)
+CASE(alone_between_unreadable_pages, p = ISLAND; mprotect(p, 4096, PROT_READ | PROT_WRITE); shardmm_free(p), ALWAYS,
+     "free(@): " UNKNOWN)
+CASE(end_beside_an_unreadable_page, p = ISLAND; mprotect(p, 4096, PROT_READ | PROT_WRITE); p = (char *)p + 4080;
+     shardmm_free(p), ALWAYS, "free(@): " UNKNOWN)
+CASE(unreadable_resized, p = ISLAND; p = shardmm_realloc(p, 100), ALWAYS, "realloc(@): " UNKNOWN)
+CASE(unreadable_usable_size, p = ISLAND; (void)shardmm_usable_size(p), ALWAYS, "usable_size(@): " UNKNOWN)
+CASE(unreadable_freed_with_size, p = ISLAND; shardmm_free_sized(p, 100), ALWAYS, "free_sized(@): " UNKNOWN)
+CASE(unreadable_freed_with_alignment, p = ISLAND; shardmm_free_aligned_sized(p, 64, 100), ALWAYS,
+     "free_aligned_sized(@): " UNKNOWN)
+/* A reservation that went back: what was its header is not there any more. */
+CASE(released_large, p = shardmm_malloc(9 * MIB); shardmm_free(p); (void)shardmm_purge(); shardmm_free(p), ALWAYS,
+     "free(@): " UNKNOWN)
+CASE(released_large_usable_size, p = shardmm_malloc(9 * MIB); shardmm_free(p); (void)shardmm_purge();
+     p = (char *)p + 5 * MIB; (void)shardmm_usable_size(p), ALWAYS, "usable_size(@): " UNKNOWN)

@@ -400,6 +400,8 @@ static void overwritten_words_around_a_block_are_found(void **state)
 
     *own_size = 0x4141414141414100u;
     assert_int_equal(smm_medium_free(&heap, block), SMM_FAULT_OVERWRITTEN);
+    *own_size = 0x4141414141414141u; /* flags and all */
+    assert_int_equal(smm_medium_free(&heap, block), SMM_FAULT_OVERWRITTEN);
     *own_size = saved_size | 0x40;
     assert_int_equal(smm_medium_free(&heap, block), SMM_FAULT_OVERWRITTEN);
     *own_size = saved_size;
