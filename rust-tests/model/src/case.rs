@@ -50,7 +50,7 @@ impl Cases {
     }
 }
 
-/// Leaves out parts, larger ones first, as long as what is left fails. Sequences are long, and most steps have nothing
+/// Leaves out parts, larger ones first, as long as what is left fails, and then makes sizes simpler. Sequences are long, and most steps have nothing
 /// to do with a failure: proptest, which takes out one after the other, would be at it for an hour. A failed run keeps
 /// its memory, so there is an end to it.
 fn smallest(
@@ -76,6 +76,22 @@ fn smallest(
             }
         }
         part = if part > 1 { (part + 1) / 2 } else { usize::from(steps.len() < before) };
+    }
+    // What is left, with sizes that say which of them matter.
+    let mut at = 0;
+    while at < steps.len() && Instant::now() < end {
+        let simpler = steps[at].op.simpler().into_iter().find_map(|op| {
+            let mut other = steps.clone();
+            other[at].op = op;
+            match run(&other) {
+                Err(new) if Instant::now() < end => Some((other, new)),
+                _ => None,
+            }
+        });
+        match simpler {
+            Some(found) => (steps, fault) = found,
+            None => at += 1,
+        }
     }
     (steps, fault)
 }

@@ -138,6 +138,45 @@ impl Op {
     }
 }
 
+impl Op {
+    /// Operations that are easier to read, the easiest first: small round sizes, one item, plain calls.
+    pub fn simpler(self) -> Vec<Op> {
+        let sizes = |size: usize| {
+            let round = size.next_power_of_two() / 2;
+            let tens = 10usize.pow((size.max(1) as f64).log10() as u32);
+            [0, 1, 16, 100, size / 2, round, tens, size / 4096 * 4096, size / 16 * 16, size.wrapping_sub(1)]
+                .into_iter()
+                .filter(move |&other| other < size)
+        };
+        match self {
+            Op::Malloc { slot, size } => sizes(size).map(|size| Op::Malloc { slot, size }).collect(),
+            Op::Realloc { slot, size } => sizes(size).map(|size| Op::Realloc { slot, size }).collect(),
+            Op::Calloc { slot, count, size } if count > 1 => vec![Op::Calloc { slot, count: 1, size }],
+            Op::Calloc { slot, count, size } => {
+                let plain = std::iter::once(Op::Malloc { slot, size });
+                plain.chain(sizes(size).map(|size| Op::Calloc { slot, count, size })).collect()
+            }
+            Op::ReallocArray { slot, count, size } if count > 1 => {
+                vec![Op::Realloc { slot, size }, Op::ReallocArray { slot, count: 1, size }]
+            }
+            Op::ReallocArray { slot, size, .. } => vec![Op::Realloc { slot, size }],
+            Op::Aligned { slot, call, align, size } => {
+                let plain = std::iter::once(Op::Malloc { slot, size });
+                let aligns = [16, 64, 4096, align / 2].into_iter().filter(move |&other| other < align);
+                let aligns = aligns.map(move |align| Op::Aligned { slot, call, align, size });
+                plain
+                    .chain(aligns)
+                    .chain(sizes(size).map(|size| Op::Aligned { slot, call, align, size }))
+                    .collect()
+            }
+            Op::FreeSized { slot } => vec![Op::Free { slot }],
+            Op::Spawn { count, size } => sizes(size).map(|size| Op::Spawn { count, size }).collect(),
+            Op::Late { count, size } => sizes(size).map(|size| Op::Late { count, size }).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// An operation and the thread that carries it out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {

@@ -210,3 +210,28 @@ fn the_same_holds_for_the_malloc_of_the_c_library() {
         run::at_once::<System>(&programs(steps, 4))
     });
 }
+
+/// Holds off failures that nobody can read: of a long sequence that fails for two of its steps these are left, with
+/// the least sizes that matter.
+#[test]
+fn a_failing_sequence_becomes_small_and_simple() {
+    let noise: Vec<Step> = Step::decode_all(&(0..8000u32).map(|n| (n * 37) as u8).collect::<Vec<_>>());
+    let mut steps = noise.clone();
+    steps.insert(300, Step { thread: 0, op: Op::Malloc { slot: 3, size: 70_123 } });
+    steps.insert(700, Step { thread: 0, op: Op::Calloc { slot: 5, count: 7, size: 5003 } });
+    let fails = |steps: &[Step]| {
+        let large = steps.iter().any(|step| matches!(step.op, Op::Malloc { slot: 3, size } if size > 60_000));
+        let array = steps.iter().any(|step| matches!(step.op, Op::Calloc { slot: 5, .. }));
+        if large && array {
+            Err("both".to_string())
+        } else {
+            Ok(())
+        }
+    };
+    let message = Cases::new("shrinking", FOLDER).check("", &steps, fails).unwrap_err();
+    let left: Vec<&str> = message.lines().skip(1).collect();
+    assert_eq!(left.len(), 2, "{message}");
+    assert!(left.iter().any(|line| line.ends_with("calloc 5 1 0")), "{message}");
+    let size = left.iter().find_map(|line| line.split("malloc 3 ").nth(1)).expect("the malloc");
+    assert!((60_001..65_000).contains(&size.parse::<usize>().unwrap()), "{message}");
+}
