@@ -247,7 +247,9 @@ static void change_state(void)
     /* Now and then a segment is not known, or another one has its entry. */
     for (unsigned i = 0; i < 2; i++) {
         const size_t slot = smm_slot_of(segment(owned[i]));
-        small->own[slot % SMM_OWN_COUNT] = random_below(10) != 0 ? slot : random_below(2) == 0 ? 0 : slot + SMM_OWN_COUNT;
+        const size_t index = slot % SMM_OWN_COUNT;
+        const size_t none = index == 0 ? SMM_OWN_NONE : 0;
+        small->own[index] = random_below(10) != 0 ? slot : random_below(2) == 0 ? none : slot + SMM_OWN_COUNT;
     }
 }
 
@@ -306,14 +308,16 @@ static void random_arguments(enum call call, uint64_t arguments[3])
 
 static int make_memory(void **unused)
 {
-    const size_t size = (SEGMENTS * SLOTS_APART + 1) * SMM_SLOT_SIZE;
+    /* The first slot's entry is the first of the heap's table, which is also that of addresses near NULL. */
+    const size_t alignment = SMM_OWN_COUNT * SMM_SLOT_SIZE;
+    const size_t size = SEGMENTS * SLOTS_APART * SMM_SLOT_SIZE + alignment;
     char *const reserved = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     unsigned count = 0;
 
     (void)unused;
     if (reserved == MAP_FAILED)
         return -1;
-    slots = (char *)(((uintptr_t)reserved + SMM_SLOT_MASK) & ~(uintptr_t)SMM_SLOT_MASK);
+    slots = (char *)(((uintptr_t)reserved + alignment - 1) & ~(uintptr_t)(alignment - 1));
     regions[count++] = (struct region){.address = &state, .size = sizeof state};
     for (unsigned s = 0; s < SEGMENTS; s++) {
         regions[count++] = (struct region){.address = segment(s), .size = sizeof(struct smm_segment)};
