@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* case.c - one misuse, SMM_CASE of cases.h. With an argument it prints what must be reported and by which tier.
+/* case.c - the misuses of cases.h, each in a process of its own.
+ *
+ *     misuse CASE             misuses, and never comes back
+ *     misuse CASE about       what must be reported, and by which tier
+ *
  * Handlers of SIGABRT allocate blocks of every kind: who reports holds nothing that would make them wait. */
 #include <inttypes.h>
 #include <shardmm/shardmm.h>
@@ -37,21 +41,34 @@ static void allocate(int signal_number)
     static const char *about_##name(void) { return tier " shardmm: " line; }                             \
     static void run_##name(void) { code; }
 #include "cases.h"
-#define PASTE(a, b) a##b
-#define NAMED(a, b) PASTE(a, b)
+#undef CASE
+
+static const struct misuse {
+    const char *name;
+    const char *(*about)(void);
+    void (*run)(void);
+} cases[] = {
+#define CASE(name, code, tier, line) {#name, about_##name, run_##name},
+#include "cases.h"
+};
 
 int main(int count, char **arguments)
 {
     const struct rlimit none = {0, 0};
-    (void)arguments;
+    const struct misuse *chosen = NULL;
 
-    if (count > 1) {
-        puts(NAMED(about_, SMM_CASE)());
+    for (size_t i = 0; count > 1 && i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(cases[i].name, arguments[1]) == 0)
+            chosen = &cases[i];
+    if (chosen == NULL)
+        return 2;
+    if (count > 2) {
+        puts(chosen->about());
         return 0;
     }
     setrlimit(RLIMIT_CORE, &none);
     signal(SIGABRT, allocate);
     alarm(20);
-    NAMED(run_, SMM_CASE)();
+    chosen->run();
     return 0;
 }
