@@ -258,6 +258,9 @@ static void *alloc_beyond_slot(size_t size, size_t alignment, size_t *dirty)
 
 void *smm_large_alloc(size_t size, size_t alignment, size_t *dirty)
 {
+    /* Else the block of no bytes may lie at the end of its reservation, where another one begins. */
+    if (size == 0)
+        size = 1;
     if (alignment > SMM_SLOT_SIZE)
         return alloc_beyond_slot(size, alignment, dirty);
     return alloc_at(alignment < HEADER ? HEADER : alignment, size, dirty);

@@ -85,6 +85,31 @@ static void alignments_far_above_the_block_cost_addresses_alone(void **state)
     }
 }
 
+/* Holds off a block of no bytes that lies where its reservation ends: at the address of another one. */
+static void a_block_of_no_bytes_has_a_byte_of_its_own_at_any_alignment(void **state)
+{
+    (void)state;
+    for (size_t alignment = 16; alignment <= 64 * MIB; alignment *= 2) {
+        enum { COUNT = 6 };
+        char *blocks[COUNT], *others[COUNT];
+        for (unsigned i = 0; i < COUNT; i++) {
+            blocks[i] = shardmm_aligned_alloc(alignment, 0);
+            others[i] = shardmm_malloc(3 * MIB);
+            assert_true(blocks[i] != NULL && others[i] != NULL);
+            assert_true(shardmm_usable_size(blocks[i]) > 0);
+            blocks[i][0] = (char)i;
+        }
+        for (unsigned i = 0; i < COUNT; i++)
+            shardmm_free(others[i]);
+        (void)shardmm_purge();
+        for (unsigned i = 0; i < COUNT; i++) {
+            assert_true(shardmm_usable_size(blocks[i]) > 0);
+            assert_int_equal(blocks[i][0], i);
+            shardmm_free(blocks[i]);
+        }
+    }
+}
+
 static void resizing_an_aligned_block_keeps_its_contents(void **state)
 {
     (void)state;
@@ -369,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_alignment_from_16_to_4_MiB_with_every_kind_of_size),
         cmocka_unit_test(many_aligned_blocks_of_a_kind_do_not_overlap),
+        cmocka_unit_test(a_block_of_no_bytes_has_a_byte_of_its_own_at_any_alignment),
         cmocka_unit_test(alignments_far_above_the_block_cost_addresses_alone),
         cmocka_unit_test(resizing_an_aligned_block_keeps_its_contents),
         cmocka_unit_test(sized_frees_find_the_block_by_size_and_alignment),

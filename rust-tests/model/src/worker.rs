@@ -341,7 +341,8 @@ impl<T: Target> Worker<T> {
             return Err(format!("a block at {address:#x}, not a multiple of {}", align.max(16)));
         }
         let usable = unsafe { T::usable_size(address) };
-        if usable < size {
+        // None would be an address that another block may have.
+        if usable < size.max(1) {
             return Err(format!("{usable} bytes to use of {size} asked for"));
         }
         self.common.shadow.insert(address, usable)?;
