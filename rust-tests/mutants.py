@@ -38,8 +38,10 @@ BUGS = {
         "memcpy(to, block, (before < size ? before : size) - 1);"),
     "merge-forgets-neighbour": (
         "src/medium/medium.c",
-        "            size += smm_chunk_size(next);\n        }\n    }\n    if (chunk->prev_size != 0) {",
-        "        }\n    }\n    if (chunk->prev_size != 0) {"),
+        "        if (chunk_flags(next) & SMM_CHUNK_FREE)\n            size += free_remove(medium, arena, next);\n    }\n"
+        "    if (chunk->prev_size != 0) {",
+        "        if (chunk_flags(next) & SMM_CHUNK_FREE)\n            (void)free_remove(medium, arena, next);\n    }\n"
+        "    if (chunk->prev_size != 0) {"),
     "foreign-count-not-subtracted": (
         "src/small/small.c",
         "page_set_used(page, smm_load_relaxed(&page->used) - (int32_t)count);",

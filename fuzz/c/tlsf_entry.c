@@ -8,13 +8,13 @@ enum { CHUNKS = 64 };
 
 int tlsf_entry_chunks(void);
 void tlsf_entry_clear(void);
-void tlsf_entry_insert(int number, size_t size);
+void tlsf_entry_insert(int number, unsigned size);
 void tlsf_entry_remove(int number);
-int tlsf_entry_take(size_t size);
+int tlsf_entry_take(unsigned size);
 int tlsf_entry_verify(void);
 
 static struct smm_tlsf list;
-static struct smm_chunk chunks[CHUNKS];
+static struct smm_free_chunk chunks[CHUNKS];
 
 int tlsf_entry_chunks(void)
 {
@@ -26,26 +26,26 @@ void tlsf_entry_clear(void)
     memset(&list, 0, sizeof list);
 }
 
-void tlsf_entry_insert(int number, size_t size)
+void tlsf_entry_insert(int number, unsigned size)
 {
-    smm_store_relaxed(&chunks[number].size_flags, size | SMM_CHUNK_FREE);
+    chunks[number].size = (uint16_t)size;
     smm_tlsf_insert(&list, &chunks[number]);
 }
 
 void tlsf_entry_remove(int number)
 {
     smm_tlsf_remove(&list, &chunks[number]);
-    smm_store_relaxed(&chunks[number].size_flags, 0);
+    chunks[number].size = 0;
 }
 
 /* The number of the chunk, or -1. */
-int tlsf_entry_take(size_t size)
+int tlsf_entry_take(unsigned size)
 {
-    struct smm_chunk *const chunk = smm_tlsf_take(&list, size);
+    struct smm_free_chunk *const chunk = smm_tlsf_take(&list, size);
 
     if (chunk == NULL)
         return -1;
-    smm_store_relaxed(&chunk->size_flags, 0);
+    chunk->size = 0;
     return (int)(chunk - chunks);
 }
 

@@ -10,31 +10,30 @@ use shardmm_sys as _;
 extern "C" {
     fn tlsf_entry_chunks() -> c_int;
     fn tlsf_entry_clear();
-    fn tlsf_entry_insert(number: c_int, size: usize);
+    fn tlsf_entry_insert(number: c_int, size: u32);
     fn tlsf_entry_remove(number: c_int);
-    fn tlsf_entry_take(size: usize) -> c_int;
+    fn tlsf_entry_take(size: u32) -> c_int;
     fn tlsf_entry_verify() -> c_int;
 }
 
-const UNIT: usize = 256;
-const LEAST: u32 = 8;
-const MOST: usize = (4 << 20) - UNIT;
+/// Sizes of chunks, in units.
+const LEAST: u32 = 16;
+const MOST: u32 = 4095;
 
 /// Where the bin begins that a chunk of `size` lies in.
-fn bin_start(size: usize) -> usize {
-    let width = 1usize << (size.ilog2() - 4);
+fn bin_start(size: u32) -> u32 {
+    let width = 1u32 << (size.ilog2() - 4);
     size / width * width
 }
 
 /// Where the first bin begins whose chunks all have `size`.
-fn sure_start(size: usize) -> usize {
-    let width = 1usize << (size.ilog2() - 4);
+fn sure_start(size: u32) -> u32 {
+    let width = 1u32 << (size.ilog2() - 4);
     (size + width - 1) / width * width
 }
 
-fn size_of(power: u8, detail: u16) -> usize {
-    let size = (1usize << (LEAST + u32::from(power) % 14)) + detail as usize * UNIT;
-    size.min(MOST) / UNIT * UNIT
+fn size_of(power: u8, detail: u16) -> u32 {
+    ((LEAST << (power % 8)) + u32::from(detail)).min(MOST)
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -28,11 +28,11 @@
 #define SMM_PAGE_COUNT 64u /* of a segment, page 0 included */
 
 #define SMM_SMALL_MAX (16 * SMM_KIB)
-#define SMM_CHUNK_HEADER ((size_t)16)
-#define SMM_CHUNK_UNIT ((size_t)256) /* sizes of medium chunks, header included, are multiples of it */
-#define SMM_CHUNK_SHIFT 8u
-/* What a medium block of 1 MiB can use: asking for its good size asks for a medium block as well. */
-#define SMM_MEDIUM_MAX (SMM_MIB + SMM_CHUNK_UNIT - SMM_CHUNK_HEADER)
+#define SMM_MEDIUM_MAX SMM_MIB
+#define SMM_UNIT_SHIFT 10u
+#define SMM_UNIT ((size_t)1 << SMM_UNIT_SHIFT)       /* sizes and offsets of medium chunks are multiples of it */
+#define SMM_ARENA_UNITS (SMM_SLOT_SIZE / SMM_UNIT)
+#define SMM_CHUNK_LEAST 16u                          /* units of a live chunk, and of a free one that is of use */
 #define SMM_DIRECT_MAX ((size_t)2048) /* sizes that find their page without the class table */
 #define SMM_DIRECT_COUNT (SMM_DIRECT_MAX / SMM_BLOCK_ALIGN + 1)
 #define SMM_CARVE_MAX 64u /* items carved at once */

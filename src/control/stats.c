@@ -21,8 +21,8 @@ static void add_heap(struct shardmm_stats *stats, struct smm_heap *heap)
     stats->small_blocks += (uint64_t)blocks;
     stats->small_bytes += (uint64_t)bytes;
     stats->free_pages_bytes += (uint64_t)smm_load_relaxed(&heap->small.pool.dirty_count) * SMM_PAGE_SIZE;
-    stats->medium_blocks += smm_load_relaxed(&heap->medium.live_blocks);
-    stats->medium_bytes += smm_load_relaxed(&heap->medium.live_bytes);
+    stats->medium_blocks += smm_medium_live_blocks(&heap->medium);
+    stats->medium_bytes += smm_medium_live_bytes(&heap->medium);
     stats->free_medium_bytes += smm_medium_free_bytes(&heap->medium);
     stats->foreign_frees +=
         smm_load_relaxed(&heap->small.foreign_frees) + smm_load_relaxed(&heap->medium.foreign_frees);

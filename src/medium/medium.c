@@ -10,67 +10,74 @@
 
 struct smm_medium_settings smm_medium_settings = {.huge_pages = SMM_HUGE_AUTO};
 
-/* Chunk headers stand right before a multiple of the unit, so that blocks stand on one (M4). */
-#define HEADER SMM_CHUNK_HEADER
-static const size_t FIRST = SMM_CHUNK_UNIT - HEADER;
-static const size_t END = SMM_SLOT_SIZE - HEADER;
+/* First unit of chunks, at a multiple of the system's usual pages: so blocks of whole pages share none. */
+enum { FIRST = 24, END = SMM_ARENA_UNITS };
 static const size_t STEP = 64 * SMM_KIB; /* in which `touched` counts as committed */
+static const uint32_t AGES = 3;          /* visits of the collector until a free chunk is old */
 
-_Static_assert(offsetof(struct smm_chunk, next_free) == HEADER, "the links of a free chunk lie in its block");
-_Static_assert(sizeof(struct smm_arena) <= SMM_CHUNK_UNIT - HEADER, "the header fits before the first chunk");
+_Static_assert(sizeof(struct smm_arena) <= FIRST * SMM_UNIT, "the header fits before the first chunk");
+_Static_assert(END - FIRST < 1 << (16 - SMM_CHUNK_SIZE_SHIFT), "the size of a chunk fits into its tag");
 
 /* ---- Chunks ---- */
-
-static struct smm_chunk *chunk_at(struct smm_arena *arena, size_t offset)
-{
-    return (struct smm_chunk *)(void *)((char *)arena + offset);
-}
 
 static struct smm_arena *arena_of(const void *address)
 {
     return smm_slot_base(address);
 }
 
-static size_t chunk_offset(const struct smm_chunk *chunk)
+static unsigned unit_of(const struct smm_arena *arena, const struct smm_chunk *chunk)
 {
-    return (uintptr_t)chunk & SMM_SLOT_MASK;
+    return (unsigned)(chunk - arena->chunks);
+}
+
+static unsigned unit_of_address(const void *address)
+{
+    return (unsigned)(((uintptr_t)address & SMM_SLOT_MASK) >> SMM_UNIT_SHIFT);
 }
 
 static struct smm_chunk *chunk_of(const void *block)
 {
-    return (struct smm_chunk *)((uintptr_t)block - HEADER);
+    return &arena_of(block)->chunks[unit_of_address(block)];
 }
 
-static void *chunk_block(struct smm_chunk *chunk)
+static char *unit_address(struct smm_arena *arena, unsigned unit)
 {
-    return (char *)chunk + HEADER;
+    return (char *)arena + ((size_t)unit << SMM_UNIT_SHIFT);
 }
 
 static unsigned chunk_flags(const struct smm_chunk *chunk)
 {
-    return (unsigned)(smm_load_relaxed(&chunk->size_flags) & SMM_CHUNK_FLAGS);
+    return smm_load_relaxed(&chunk->size_flags) & SMM_CHUNK_FLAGS;
 }
 
-static void chunk_set(struct smm_chunk *chunk, size_t size, unsigned flags)
+static void chunk_set(struct smm_chunk *chunk, unsigned size, unsigned flags)
 {
-    smm_store_relaxed(&chunk->size_flags, size | flags);
+    smm_store_relaxed(&chunk->size_flags, (uint16_t)(size << SMM_CHUNK_SIZE_SHIFT | flags));
 }
 
-static size_t chunk_need(size_t size)
+static unsigned chunk_need(size_t size)
 {
-    return smm_align_up(size + HEADER, SMM_CHUNK_UNIT);
+    return (unsigned)(smm_medium_good_size(size) >> SMM_UNIT_SHIFT);
 }
 
-/* Tells the chunk after `chunk` its size. */
-static void chunk_set_next(struct smm_arena *arena, struct smm_chunk *chunk)
+/* Of a chunk of at least SMM_CHUNK_LEAST units. */
+static struct smm_free_chunk *chunk_node(struct smm_arena *arena, unsigned unit)
 {
-    const size_t size = smm_chunk_size(chunk);
-    const size_t next = chunk_offset(chunk) + size;
+    struct smm_free_chunk *const node = &arena->free_chunks[(unit + SMM_CHUNK_LEAST - 1) / SMM_CHUNK_LEAST];
 
-    if (next == arena->top)
-        arena->last_size = size;
-    else
-        chunk_at(arena, next)->prev_size = size;
+    node->unit = (uint16_t)unit;
+    return node;
+}
+
+static struct smm_chunk *node_chunk(const struct smm_free_chunk *node)
+{
+    return &arena_of(node)->chunks[node->unit];
+}
+
+/* Tells what follows the chunk of `size` units at `unit` its size. */
+static void chunk_set_next(struct smm_arena *arena, unsigned unit, unsigned size)
+{
+    arena->chunks[unit + size].prev_size = (uint16_t)size;
 }
 
 /* ---- What may be resident ---- */
@@ -101,14 +108,16 @@ static size_t touched_lower(struct smm_arena *arena, size_t offset)
     return counted;
 }
 
-/* The inner pages of a free chunk: without its header and links, and without what was never touched. `touched`
- * of its arena does not change while the chunk is in the index, so it is the same range at each call. */
+/* The inner pages of a free chunk, without what was never touched. `touched` of its arena does not change in a way
+ * that this range shows while the chunk is free, so it is the same at each call. */
 static size_t chunk_inner(struct smm_chunk *chunk, char **start)
 {
+    struct smm_arena *const arena = arena_of(chunk);
     const size_t page = smm_os_page_size();
-    char *const from = (char *)smm_align_up((uintptr_t)chunk + sizeof *chunk, page);
-    char *const arena_end = (char *)arena_of(chunk) + smm_align_up(arena_of(chunk)->touched, STEP);
-    char *to = (char *)smm_align_down((uintptr_t)chunk + smm_chunk_size(chunk), page);
+    const unsigned unit = unit_of(arena, chunk);
+    char *const from = (char *)smm_align_up((uintptr_t)unit_address(arena, unit), page);
+    char *const arena_end = (char *)arena + smm_align_up(arena->touched, STEP);
+    char *to = (char *)smm_align_down((uintptr_t)unit_address(arena, unit + smm_chunk_size(chunk)), page);
 
     if (to > arena_end)
         to = arena_end;
@@ -116,20 +125,23 @@ static size_t chunk_inner(struct smm_chunk *chunk, char **start)
     return to > from ? (size_t)(to - from) : 0;
 }
 
-/* ---- The index ---- */
+/* ---- Free chunks ---- */
 
-static void index_insert(struct smm_medium *medium, struct smm_chunk *chunk, size_t size)
+/* Makes the `size` units at `unit` a free chunk that no free one is beside of. */
+static void free_insert(struct smm_medium *medium, struct smm_arena *arena, unsigned unit, unsigned size)
 {
-    struct smm_arena *const arena = arena_of(chunk);
-
-    chunk_set(chunk, size, SMM_CHUNK_FREE);
-    touched_raise(arena, chunk_offset(chunk) + sizeof *chunk);
-    chunk_set_next(arena, chunk);
-    smm_tlsf_insert(&medium->index, chunk);
+    chunk_set(&arena->chunks[unit], size, SMM_CHUNK_FREE);
+    chunk_set_next(arena, unit, size);
+    if (size >= SMM_CHUNK_LEAST) {
+        struct smm_free_chunk *const node = chunk_node(arena, unit);
+        node->size = (uint16_t)size;
+        node->age = 0;
+        smm_tlsf_insert(&medium->index, node);
+    }
 }
 
-/* After the chunk was taken out of the index: what was returned of it counts again. */
-static void chunk_unpurge(struct smm_medium *medium, struct smm_chunk *chunk)
+/* What was returned of a free chunk counts again, now that it is to be used. */
+static void free_unpurge(struct smm_medium *medium, struct smm_chunk *chunk)
 {
     char *start;
 
@@ -140,10 +152,16 @@ static void chunk_unpurge(struct smm_medium *medium, struct smm_chunk *chunk)
     smm_account_commit(size);
 }
 
-static void index_remove(struct smm_medium *medium, struct smm_chunk *chunk)
+/* Takes a free chunk out of the index, to become part of a larger one. Its tag stays as it is: it tells a second free
+ * of its block. Returns its size. */
+static unsigned free_remove(struct smm_medium *medium, struct smm_arena *arena, struct smm_chunk *chunk)
 {
-    smm_tlsf_remove(&medium->index, chunk);
-    chunk_unpurge(medium, chunk);
+    const unsigned size = smm_chunk_size(chunk);
+
+    if (size >= SMM_CHUNK_LEAST)
+        smm_tlsf_remove(&medium->index, chunk_node(arena, unit_of(arena, chunk)));
+    free_unpurge(medium, chunk);
+    return size;
 }
 
 /* ---- Arenas ---- */
@@ -151,7 +169,7 @@ static void index_remove(struct smm_medium *medium, struct smm_chunk *chunk)
 static void arena_reset(struct smm_arena *arena)
 {
     arena->top = FIRST;
-    arena->last_size = 0;
+    arena->chunks[FIRST].prev_size = 0;
 }
 
 static struct smm_arena *arena_new(struct smm_medium *medium)
@@ -189,11 +207,9 @@ static bool arena_next(struct smm_medium *medium, bool grow)
             return false;
     }
     if (old != NULL && old->top != END) {
-        struct smm_chunk *const rest = chunk_at(old, old->top);
-        const size_t size = END - old->top;
-        rest->prev_size = old->last_size;
+        const unsigned rest = old->top;
         old->top = END;
-        index_insert(medium, rest, size);
+        free_insert(medium, old, rest, END - rest);
     }
     medium->carving = arena;
     return true;
@@ -201,7 +217,7 @@ static bool arena_next(struct smm_medium *medium, bool grow)
 
 /* ---- Allocating, under the lock ---- */
 
-static struct smm_chunk *carve(struct smm_medium *medium, size_t need, bool grow)
+static struct smm_chunk *carve(struct smm_medium *medium, unsigned need, bool grow)
 {
     struct smm_arena *arena = medium->carving;
 
@@ -210,87 +226,76 @@ static struct smm_chunk *carve(struct smm_medium *medium, size_t need, bool grow
             return NULL;
         arena = medium->carving;
     }
-    struct smm_chunk *const chunk = chunk_at(arena, arena->top);
-    chunk->prev_size = arena->last_size;
-    chunk_set(chunk, need, 0);
-    arena->top += need;
-    arena->last_size = need;
-    return chunk;
+    const unsigned unit = arena->top;
+    chunk_set(&arena->chunks[unit], need, 0);
+    chunk_set_next(arena, unit, need);
+    arena->top = unit + need;
+    return &arena->chunks[unit];
 }
 
-/* Makes a chunk that is not in the index `size` long; the rest goes into the index, or back above top. */
-static void chunk_split(struct smm_medium *medium, struct smm_chunk *chunk, size_t size)
+/* Makes a live chunk `size` units long; the rest becomes free, or goes back above top. */
+static void chunk_split(struct smm_medium *medium, struct smm_arena *arena, struct smm_chunk *chunk, unsigned size)
 {
-    struct smm_arena *const arena = arena_of(chunk);
-    size_t rest = smm_chunk_size(chunk) - size;
+    const unsigned unit = unit_of(arena, chunk) + size;
+    unsigned rest = smm_chunk_size(chunk) - size;
 
     if (rest == 0)
         return;
-    const size_t offset = chunk_offset(chunk) + size;
-    const size_t end = offset + rest;
     chunk_set(chunk, size, 0);
-    if (end == arena->top && arena == medium->carving) {
-        arena->top = offset;
-        arena->last_size = size;
+    arena->chunks[unit].prev_size = (uint16_t)size;
+    if (unit + rest != arena->top) {
+        struct smm_chunk *const next = &arena->chunks[unit + rest];
+        if (chunk_flags(next) & SMM_CHUNK_FREE)
+            rest += free_remove(medium, arena, next);
+    } else if (arena == medium->carving) {
+        arena->top = unit;
         return;
     }
-    if (end != arena->top) {
-        struct smm_chunk *const next = chunk_at(arena, end);
-        if (chunk_flags(next) & SMM_CHUNK_FREE) {
-            index_remove(medium, next);
-            rest += smm_chunk_size(next);
-        }
-    }
-    struct smm_chunk *const tail = chunk_at(arena, offset);
-    tail->prev_size = size;
-    index_insert(medium, tail, rest);
+    free_insert(medium, arena, unit, rest);
 }
 
-static void chunk_free(struct smm_medium *medium, struct smm_chunk *chunk);
-
-/* Cuts what lies before the block from a chunk that is not in the index. */
-static struct smm_chunk *chunk_trim_front(struct smm_medium *medium, struct smm_chunk *chunk, size_t gap)
+/* Cuts the first `gap` units from a live chunk. */
+static struct smm_chunk *chunk_trim_front(struct smm_medium *medium, struct smm_arena *arena, struct smm_chunk *chunk,
+                                          unsigned gap)
 {
-    const size_t size = smm_chunk_size(chunk);
-    struct smm_arena *const arena = arena_of(chunk);
-    struct smm_chunk *const aligned = chunk_at(arena, chunk_offset(chunk) + gap);
+    const unsigned unit = unit_of(arena, chunk);
+    const unsigned size = smm_chunk_size(chunk) - gap;
+    struct smm_chunk *const aligned = chunk + gap;
 
-    chunk_set(chunk, gap, 0);
-    aligned->prev_size = gap;
-    chunk_set(aligned, size - gap, 0);
-    touched_raise(arena, chunk_offset(aligned) + HEADER);
-    chunk_set_next(arena, aligned);
-    arena->live += 1; /* the front counts until it is free */
-    chunk_free(medium, chunk);
+    chunk_set(aligned, size, 0);
+    chunk_set_next(arena, unit + gap, size);
+    /* M1: the chunk before it is not free, since this one was, or lay above top. */
+    free_insert(medium, arena, unit, gap);
     return aligned;
 }
 
 /* NULL when there is no room; without `grow`, when there is none in the arenas that the heap has. */
-static struct smm_chunk *chunk_alloc(struct smm_medium *medium, size_t need, size_t alignment, bool grow, size_t *dirty)
+static struct smm_chunk *chunk_alloc(struct smm_medium *medium, unsigned need, size_t alignment, bool grow,
+                                     size_t *dirty)
 {
-    const size_t room = alignment > SMM_CHUNK_UNIT ? need + alignment : need;
-    struct smm_chunk *chunk = smm_tlsf_take(&medium->index, room);
-    struct smm_arena *arena;
-    size_t touched, gap;
+    /* What an alignment may need in front of the block. */
+    const unsigned most_gap = alignment > SMM_UNIT ? (unsigned)(alignment >> SMM_UNIT_SHIFT) - 1 : 0;
+    struct smm_free_chunk *const node = smm_tlsf_take(&medium->index, need + most_gap);
+    struct smm_chunk *chunk;
 
-    if (chunk != NULL) {
-        chunk_unpurge(medium, chunk);
-        chunk_set(chunk, smm_chunk_size(chunk), 0);
+    if (node != NULL) {
+        chunk = node_chunk(node);
+        free_unpurge(medium, chunk);
+        chunk_set(chunk, node->size, 0);
     } else {
-        chunk = carve(medium, room, grow);
+        chunk = carve(medium, need + most_gap, grow);
         if (chunk == NULL)
             return NULL;
     }
-    arena = arena_of(chunk);
-    touched = arena->touched;
+    struct smm_arena *const arena = arena_of(chunk);
     arena->live++;
-    gap = smm_align_up((uintptr_t)chunk + HEADER, alignment) - ((uintptr_t)chunk + HEADER);
+    const unsigned gap = (0u - unit_of(arena, chunk)) & most_gap;
     if (gap != 0)
-        chunk = chunk_trim_front(medium, chunk, gap);
-    chunk_split(medium, chunk, need);
-    const size_t start = chunk_offset(chunk) + HEADER;
-    touched_raise(arena, chunk_offset(chunk) + need);
-    *dirty = touched > start ? touched - start : 0;
+        chunk = chunk_trim_front(medium, arena, chunk, gap);
+    chunk_split(medium, arena, chunk, need);
+    const size_t start = (size_t)unit_of(arena, chunk) << SMM_UNIT_SHIFT;
+    *dirty = arena->touched > start ? arena->touched - start : 0;
+    touched_raise(arena, start + ((size_t)need << SMM_UNIT_SHIFT));
     return chunk;
 }
 
@@ -302,42 +307,37 @@ static void arena_emptied(struct smm_medium *medium, struct smm_arena *arena)
     if (arena == medium->carving)
         return;
     /* M1: all is one free chunk. */
-    index_remove(medium, chunk_at(arena, FIRST));
+    (void)free_remove(medium, arena, &arena->chunks[FIRST]);
     arena_reset(arena);
     arena->empty = true;
     arena->next_empty = medium->empties;
     medium->empties = arena;
 }
 
-static void chunk_free(struct smm_medium *medium, struct smm_chunk *chunk)
+static void chunk_free(struct smm_medium *medium, struct smm_arena *arena, struct smm_chunk *chunk)
 {
-    struct smm_arena *const arena = arena_of(chunk);
-    size_t size = smm_chunk_size(chunk);
-    const size_t end = chunk_offset(chunk) + size;
+    unsigned size = smm_chunk_size(chunk);
+    unsigned unit = unit_of(arena, chunk);
+    const unsigned end = unit + size;
 
     if (end != arena->top) {
-        struct smm_chunk *const next = chunk_at(arena, end);
-        if (chunk_flags(next) & SMM_CHUNK_FREE) {
-            index_remove(medium, next);
-            size += smm_chunk_size(next);
-        }
+        struct smm_chunk *const next = &arena->chunks[end];
+        if (chunk_flags(next) & SMM_CHUNK_FREE)
+            size += free_remove(medium, arena, next);
     }
     if (chunk->prev_size != 0) {
-        struct smm_chunk *const before = chunk_at(arena, chunk_offset(chunk) - chunk->prev_size);
+        struct smm_chunk *const before = chunk - chunk->prev_size;
         if (chunk_flags(before) & SMM_CHUNK_FREE) {
-            /* The header that is swallowed says what it is to a second free of its block. */
-            chunk_set(chunk, smm_chunk_size(chunk), SMM_CHUNK_FREE);
-            index_remove(medium, before);
-            size += smm_chunk_size(before);
-            chunk = before;
+            chunk_set(chunk, size, SMM_CHUNK_FREE); /* M5 */
+            unit -= chunk->prev_size;
+            size += free_remove(medium, arena, before);
         }
     }
     if (end == arena->top && arena == medium->carving) {
-        chunk_set(chunk, size, SMM_CHUNK_FREE);
-        arena->top = chunk_offset(chunk);
-        arena->last_size = chunk->prev_size;
+        chunk_set(&arena->chunks[unit], size, SMM_CHUNK_FREE); /* M5 */
+        arena->top = unit;
     } else {
-        index_insert(medium, chunk, size);
+        free_insert(medium, arena, unit, size);
     }
     if (--arena->live == 0)
         arena_emptied(medium, arena);
@@ -345,71 +345,57 @@ static void chunk_free(struct smm_medium *medium, struct smm_chunk *chunk)
 
 static void drain(struct smm_medium *medium)
 {
-    struct smm_chunk *chunk;
+    struct smm_free_chunk *node;
 
     if (smm_load_relaxed(&medium->foreign) == NULL)
         return;
     /* acquire: pairs with the release of foreign_push() */
-    chunk = smm_exchange_acquire(&medium->foreign, NULL);
+    node = smm_exchange_acquire(&medium->foreign, NULL);
     SMM_TEST_POINT(MEDIUM_DRAINED);
-    while (chunk != NULL) {
-        struct smm_chunk *const next = chunk->next_free;
+    while (node != NULL) {
+        struct smm_free_chunk *const next = node->next;
+        struct smm_chunk *const chunk = node_chunk(node);
         chunk_set(chunk, smm_chunk_size(chunk), 0);
-        chunk_free(medium, chunk);
-        chunk = next;
+        chunk_free(medium, arena_of(node), chunk);
+        node = next;
     }
 }
 
 /* ---- Blocks ---- */
 
-/* What an address in an arena is. Sees the start of a live block for certain; tells anything else as well as
- * it can by the words around it, without the lock, reading nothing outside the arena. */
+/* What an address in an arena is, by the tag of its unit; without the lock, and reading nothing outside the header. */
 static enum smm_fault chunk_check(const void *block)
 {
-    const size_t offset = (uintptr_t)block & SMM_SLOT_MASK;
-    const struct smm_chunk *const chunk = chunk_of(block);
-    size_t size, end;
-    unsigned flags;
+    const unsigned unit = unit_of_address(block);
+    const struct smm_chunk *const chunk = &arena_of(block)->chunks[unit];
+    unsigned size, flags;
 
-    if (offset < FIRST + HEADER || offset % SMM_CHUNK_UNIT != 0)
+    if (unit < FIRST || (uintptr_t)block % SMM_UNIT != 0)
         return SMM_FAULT_INTERIOR;
     size = smm_chunk_size(chunk);
     flags = chunk_flags(chunk);
-    end = offset - HEADER + size;
-    if (size == 0 && flags == 0)
-        return SMM_FAULT_INTERIOR;
-    if (size < SMM_CHUNK_UNIT || size > SMM_SLOT_SIZE || end > END)
-        return SMM_FAULT_OVERWRITTEN;
     if (flags & (SMM_CHUNK_FREE | SMM_CHUNK_PENDING))
         return SMM_FAULT_FREED;
-    return flags == 0 ? SMM_FAULT_NONE : SMM_FAULT_OVERWRITTEN;
-}
-
-static void live_add(struct smm_medium *medium, const struct smm_chunk *chunk)
-{
-    smm_add_relaxed(&medium->live_blocks, 1);
-    smm_add_relaxed(&medium->live_bytes, smm_chunk_size(chunk) - HEADER);
-}
-
-static void live_sub(struct smm_medium *medium, size_t size)
-{
-    smm_sub_relaxed(&medium->live_blocks, 1);
-    smm_sub_relaxed(&medium->live_bytes, size - HEADER);
+    if (size == 0 && flags == 0)
+        return SMM_FAULT_INTERIOR;
+    return flags == 0 && size >= SMM_CHUNK_LEAST && size <= END - unit ? SMM_FAULT_NONE : SMM_FAULT_OVERWRITTEN;
 }
 
 static void *alloc_from(struct smm_medium *medium, size_t size, size_t alignment, bool grow, size_t *dirty)
 {
+    const unsigned need = chunk_need(size);
     struct smm_chunk *chunk;
 
     smm_gated_acquire(&medium->lock);
     drain(medium);
-    chunk = chunk_alloc(medium, chunk_need(size), alignment, grow, dirty);
+    chunk = chunk_alloc(medium, need, alignment, grow, dirty);
+    if (chunk != NULL) {
+        smm_own_add(&medium->blocks, 1);
+        smm_own_add(&medium->bytes, (size_t)need << SMM_UNIT_SHIFT);
+    }
     SMM_PARANOID(smm_tlsf_verify(&medium->index) == 0);
     smm_gated_release(&medium->lock);
-    if (chunk == NULL)
-        return NULL;
-    live_add(medium, chunk);
-    return chunk_block(chunk);
+    return chunk == NULL ? NULL : unit_address(arena_of(chunk), unit_of(arena_of(chunk), chunk));
 }
 
 /* Threads that hand their blocks on and sleep would each grow arenas of their own, beside the ones that the next
@@ -432,37 +418,37 @@ void *smm_medium_alloc(struct smm_medium *medium, size_t size, size_t alignment,
     return alloc_from(medium, size, alignment, true, dirty);
 }
 
-/* CAS release: publishes the link, and what the program did with the block, to the acquire of drain(). */
-static void foreign_push(struct smm_medium *owner, struct smm_chunk *chunk)
+/* CAS release: publishes the node, and what the program did with the block, to the acquire of drain(). */
+static void foreign_push(struct smm_medium *owner, struct smm_free_chunk *node)
 {
-    struct smm_chunk *first = smm_load_relaxed(&owner->foreign);
+    struct smm_free_chunk *first = smm_load_relaxed(&owner->foreign);
 
     do {
-        chunk->next_free = first;
+        node->next = first;
         SMM_TEST_POINT(MEDIUM_PUSH);
-    } while (!smm_cas_weak_release(&owner->foreign, &first, chunk));
+    } while (!smm_cas_weak_release(&owner->foreign, &first, node));
 }
 
-static enum smm_fault free_foreign(struct smm_medium *owner, struct smm_chunk *chunk)
+static enum smm_fault free_foreign(struct smm_medium *owner, struct smm_arena *arena, struct smm_chunk *chunk)
 {
-    const size_t size = smm_chunk_size(chunk);
+    const unsigned size = smm_chunk_size(chunk);
 
     /* Two threads that free the same block: one of them finds it pending. acq_rel so that it is one order. */
     if (smm_or_acq_rel(&chunk->size_flags, SMM_CHUNK_PENDING) & (SMM_CHUNK_PENDING | SMM_CHUNK_FREE))
         return SMM_FAULT_FREED;
-    live_sub(owner, size);
     smm_add_relaxed(&owner->foreign_frees, 1);
+    smm_add_relaxed(&owner->foreign_bytes, (uint64_t)size << SMM_UNIT_SHIFT);
     SMM_TEST_POINT(MEDIUM_PENDING);
-    foreign_push(owner, chunk);
+    foreign_push(owner, chunk_node(arena, unit_of(arena, chunk)));
     return SMM_FAULT_NONE;
 }
 
 enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
 {
+    struct smm_arena *const arena = arena_of(block);
     struct smm_chunk *const chunk = chunk_of(block);
-    struct smm_medium *const owner = arena_of(block)->owner;
+    struct smm_medium *const owner = arena->owner;
     enum smm_fault fault = chunk_check(block);
-    size_t size;
 
     if (fault != SMM_FAULT_NONE)
         return fault;
@@ -470,87 +456,86 @@ enum smm_fault smm_medium_free(struct smm_medium *self, void *block)
     if (owner != self) {
         if (self != NULL)
             self->lender = owner;
-        return free_foreign(owner, chunk);
+        return free_foreign(owner, arena, chunk);
     }
     smm_gated_acquire(&owner->lock);
     drain(owner);
     /* Again, now that nobody else changes it. */
     fault = chunk_check(block);
     if (fault == SMM_FAULT_NONE) {
-        struct smm_arena *const arena = arena_of(chunk);
-        const size_t end = chunk_offset(chunk) + smm_chunk_size(chunk);
-        const size_t told = end == arena->top ? arena->last_size : chunk_at(arena, end)->prev_size;
-        if (end > arena->top || told != smm_chunk_size(chunk))
+        const unsigned size = smm_chunk_size(chunk);
+        if (unit_of(arena, chunk) + size > arena->top || chunk[size].prev_size != size)
             fault = SMM_FAULT_OVERWRITTEN;
     }
-    size = smm_chunk_size(chunk);
-    if (fault == SMM_FAULT_NONE)
-        chunk_free(owner, chunk);
+    if (fault == SMM_FAULT_NONE) {
+        smm_own_add(&owner->blocks, -(uint64_t)1);
+        smm_own_add(&owner->bytes, -((uint64_t)smm_chunk_size(chunk) << SMM_UNIT_SHIFT));
+        chunk_free(owner, arena, chunk);
+    }
     SMM_PARANOID(smm_tlsf_verify(&owner->index) == 0);
     smm_gated_release(&owner->lock);
-    if (fault == SMM_FAULT_NONE)
-        live_sub(owner, size);
     return fault;
 }
 
-/* Makes a live chunk `need` long by taking from the free chunk that follows, or from above top. */
-static bool chunk_grow(struct smm_medium *medium, struct smm_chunk *chunk, size_t need)
+/* Makes a live chunk `need` units long by taking from the free chunk that follows, or from above top. */
+static bool chunk_grow(struct smm_medium *medium, struct smm_arena *arena, struct smm_chunk *chunk, unsigned need)
 {
-    struct smm_arena *const arena = arena_of(chunk);
-    const size_t size = smm_chunk_size(chunk);
-    const size_t end = chunk_offset(chunk) + size;
+    const unsigned unit = unit_of(arena, chunk);
+    const unsigned size = smm_chunk_size(chunk);
+    const unsigned end = unit + size;
 
     if (end == arena->top) {
-        if (arena != medium->carving || END - end < need - size)
+        if (arena != medium->carving || END - unit < need)
             return false;
-        arena->top += need - size;
+        arena->top = unit + need;
         chunk_set(chunk, need, 0);
-        arena->last_size = need;
+        chunk_set_next(arena, unit, need);
     } else {
-        struct smm_chunk *const next = chunk_at(arena, end);
+        struct smm_chunk *const next = &arena->chunks[end];
         if ((chunk_flags(next) & SMM_CHUNK_FREE) == 0 || size + smm_chunk_size(next) < need)
             return false;
-        index_remove(medium, next);
-        chunk_set(chunk, size + smm_chunk_size(next), 0);
-        chunk_set_next(arena, chunk);
-        chunk_split(medium, chunk, need);
+        const unsigned all = size + free_remove(medium, arena, next);
+        chunk_set(chunk, all, 0);
+        chunk_set_next(arena, unit, all);
+        chunk_split(medium, arena, chunk, need);
     }
-    touched_raise(arena, chunk_offset(chunk) + need);
+    touched_raise(arena, (size_t)(unit + need) << SMM_UNIT_SHIFT);
     return true;
 }
 
 bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault)
 {
+    struct smm_arena *const arena = arena_of(block);
     struct smm_chunk *const chunk = chunk_of(block);
-    struct smm_medium *const owner = arena_of(block)->owner;
-    const size_t need = chunk_need(size);
+    struct smm_medium *const owner = arena->owner;
     bool done = true;
 
     *fault = chunk_check(block);
-    if (*fault != SMM_FAULT_NONE || need > END - FIRST)
+    if (*fault != SMM_FAULT_NONE || size > (END - FIRST) * SMM_UNIT)
         return false;
+    const unsigned need = chunk_need(size);
     SMM_TEST_POINT(MEDIUM_CHECKED);
     smm_gated_acquire(&owner->lock);
     drain(owner);
     /* Again, now that nobody else changes it. */
     *fault = chunk_check(block);
-    const size_t before = smm_chunk_size(chunk);
+    const unsigned before = smm_chunk_size(chunk);
     if (*fault != SMM_FAULT_NONE)
         done = false;
     else if (need < before)
-        chunk_split(owner, chunk, need);
+        chunk_split(owner, arena, chunk, need);
     else if (need > before)
-        done = chunk_grow(owner, chunk, need);
-    smm_gated_release(&owner->lock);
+        done = chunk_grow(owner, arena, chunk, need);
     if (done)
-        smm_add_relaxed(&owner->live_bytes, need - before);
+        smm_own_add(&owner->bytes, ((uint64_t)need << SMM_UNIT_SHIFT) - ((uint64_t)before << SMM_UNIT_SHIFT));
+    smm_gated_release(&owner->lock);
     return done;
 }
 
 size_t smm_medium_usable(const void *block, enum smm_fault *fault)
 {
     *fault = chunk_check(block);
-    return *fault == SMM_FAULT_NONE ? smm_chunk_size(chunk_of(block)) - HEADER : 0;
+    return *fault == SMM_FAULT_NONE ? (size_t)smm_chunk_size(chunk_of(block)) << SMM_UNIT_SHIFT : 0;
 }
 
 /* ---- Giving memory back ---- */
@@ -564,11 +549,12 @@ void smm_medium_drain(struct smm_medium *medium)
     smm_gated_release(&medium->lock);
 }
 
+/* Tags and nodes go with the memory, but for the first page, which the arena is known by. */
 static size_t arena_trim(struct smm_arena *arena, uint64_t now, uint32_t age)
 {
     if (age != 0 && (uint32_t)now - arena->free_since < age)
         return 0;
-    return touched_lower(arena, FIRST + sizeof(struct smm_chunk));
+    return touched_lower(arena, offsetof(struct smm_arena, chunks));
 }
 
 /* Under the lock, also during the system calls: the owner that wants an arena waits for them. */
@@ -610,17 +596,14 @@ static size_t chunk_purge(struct smm_medium *medium, struct smm_chunk *chunk)
     return size;
 }
 
-/* A free chunk gets older at each call until it is old enough. Under the lock. */
-static size_t chunk_age(struct smm_medium *medium, struct smm_chunk *chunk)
+static size_t arena_purge(struct smm_medium *medium, struct smm_arena *arena)
 {
-    const unsigned flags = chunk_flags(chunk);
+    size_t returned = 0;
 
-    if (flags & SMM_CHUNK_PURGED)
-        return 0;
-    if ((flags & SMM_CHUNK_AGES) == SMM_CHUNK_AGES)
-        return chunk_purge(medium, chunk);
-    chunk_set(chunk, smm_chunk_size(chunk), flags + SMM_CHUNK_AGE);
-    return 0;
+    for (unsigned unit = FIRST; unit < arena->top; unit += smm_chunk_size(&arena->chunks[unit]))
+        if (chunk_flags(&arena->chunks[unit]) & SMM_CHUNK_FREE)
+            returned += chunk_purge(medium, &arena->chunks[unit]);
+    return returned;
 }
 
 /* The same for what lies above top of the carving arena. */
@@ -628,30 +611,34 @@ static size_t top_age(struct smm_medium *medium)
 {
     struct smm_arena *const arena = medium->carving;
 
-    if (arena == NULL || arena->live == 0 || arena->touched < arena->top + STEP)
+    const size_t top = arena == NULL ? 0 : (size_t)arena->top << SMM_UNIT_SHIFT;
+
+    if (arena == NULL || arena->live == 0 || arena->touched < top + STEP)
         return 0;
     if (medium->aged_top != arena->top) {
         medium->aged_top = arena->top;
         medium->top_ages = 0;
     }
-    if (medium->top_ages < SMM_CHUNK_AGES / SMM_CHUNK_AGE) {
+    if (medium->top_ages < AGES) {
         medium->top_ages++;
         return 0;
     }
-    return touched_lower(arena, arena->top + sizeof(struct smm_chunk));
+    return touched_lower(arena, top);
 }
 
-typedef size_t chunk_visit(struct smm_medium *medium, struct smm_chunk *chunk);
-
-/* Visits the free chunks of the bins from `level` upwards. Returns the sum of what the visits return. */
-static size_t index_visit(struct smm_medium *medium, unsigned level, chunk_visit *visit)
+/* Free chunks of STEP and more get older at each call until they are old enough; smaller ones are not worth one. */
+static size_t chunks_age(struct smm_medium *medium)
 {
     size_t returned = 0;
 
-    for (; level < SMM_TLSF_LEVELS; level++)
+    for (unsigned level = smm_bit_high(STEP >> SMM_UNIT_SHIFT) - SMM_TLSF_FIRST; level < SMM_TLSF_LEVELS; level++)
         for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
-            for (struct smm_chunk *chunk = medium->index.first[level][number]; chunk != NULL; chunk = chunk->next_free)
-                returned += visit(medium, chunk);
+            for (struct smm_free_chunk *node = medium->index.first[level][number]; node != NULL; node = node->next) {
+                if (node->age < AGES)
+                    node->age++;
+                else
+                    returned += chunk_purge(medium, node_chunk(node));
+            }
     return returned;
 }
 
@@ -663,8 +650,7 @@ size_t smm_medium_age(struct smm_medium *medium)
         return 0;
     drain(medium);
     returned += top_age(medium);
-    /* Smaller chunks are not worth the call. */
-    returned += index_visit(medium, smm_bit_high(STEP) - SMM_TLSF_FIRST, chunk_age);
+    returned += chunks_age(medium);
     smm_gated_release(&medium->lock);
     return returned;
 }
@@ -676,11 +662,22 @@ size_t smm_medium_purge(struct smm_medium *medium)
     smm_medium_drain(medium);
     returned += smm_medium_trim(medium, 0, 0, 0);
     smm_gated_acquire(&medium->lock);
-    if (medium->carving != NULL)
-        returned += touched_lower(medium->carving, medium->carving->top + sizeof(struct smm_chunk));
-    returned += index_visit(medium, 0, chunk_purge);
+    if (medium->carving != NULL && medium->carving->live != 0)
+        returned += touched_lower(medium->carving, (size_t)medium->carving->top << SMM_UNIT_SHIFT);
+    for (struct smm_arena *arena = medium->arenas; arena != NULL; arena = arena->older)
+        returned += arena_purge(medium, arena);
     smm_gated_release(&medium->lock);
     return returned;
+}
+
+uint64_t smm_medium_live_blocks(const struct smm_medium *medium)
+{
+    return smm_load_relaxed(&medium->blocks) - smm_load_relaxed(&medium->foreign_frees);
+}
+
+uint64_t smm_medium_live_bytes(const struct smm_medium *medium)
+{
+    return smm_load_relaxed(&medium->bytes) - smm_load_relaxed(&medium->foreign_bytes);
 }
 
 uint64_t smm_medium_free_bytes(struct smm_medium *medium)
@@ -692,15 +689,27 @@ uint64_t smm_medium_free_bytes(struct smm_medium *medium)
         committed += arena->touched;
     committed -= medium->purged_bytes;
     smm_gated_release(&medium->lock);
-    const uint64_t live = smm_load_relaxed(&medium->live_bytes);
+    const uint64_t live = smm_medium_live_bytes(medium);
     return committed > live ? committed - live : 0;
 }
 
 /* ---- Verifying ---- */
 
-static int arena_verify(const struct smm_medium *medium, struct smm_arena *arena)
+/* M4: a chunk and its node agree; `nodes` counts those that the index must have. */
+static int node_verify(struct smm_arena *arena, unsigned unit, unsigned *nodes)
 {
-    size_t before = 0, offset = FIRST;
+    const struct smm_free_chunk *const node = &arena->free_chunks[(unit + SMM_CHUNK_LEAST - 1) / SMM_CHUNK_LEAST];
+    const unsigned size = smm_chunk_size(&arena->chunks[unit]);
+
+    if (size < SMM_CHUNK_LEAST)
+        return 0;
+    ++*nodes;
+    return node->unit == unit && node->size == size ? 0 : __LINE__;
+}
+
+static int arena_verify(const struct smm_medium *medium, struct smm_arena *arena, unsigned *nodes)
+{
+    unsigned before = 0, unit = FIRST;
     uint32_t live = 0;
     bool after_free = false;
 
@@ -708,24 +717,27 @@ static int arena_verify(const struct smm_medium *medium, struct smm_arena *arena
         return __LINE__;
     if (arena->top < FIRST || arena->top > END || arena->touched > SMM_SLOT_SIZE)
         return __LINE__;
-    while (offset < arena->top) {
-        const struct smm_chunk *const chunk = chunk_at(arena, offset);
-        const size_t size = smm_chunk_size(chunk);
+    while (unit < arena->top) {
+        const struct smm_chunk *const chunk = &arena->chunks[unit];
+        const unsigned size = smm_chunk_size(chunk);
         const bool is_free = (chunk_flags(chunk) & SMM_CHUNK_FREE) != 0;
-        if (size == 0 || size > arena->top - offset || chunk->prev_size != before)
+        if (size == 0 || size > arena->top - unit || chunk->prev_size != before)
             return __LINE__;
-        if (is_free && after_free)
+        if (is_free ? after_free || node_verify(arena, unit, nodes) != 0 : size < SMM_CHUNK_LEAST)
             return __LINE__;
+        for (unsigned inner = 1; inner < size; inner++)
+            if (smm_load_relaxed(&chunk[inner].size_flags) != 0 && (chunk_flags(&chunk[inner]) & SMM_CHUNK_FREE) == 0)
+                return __LINE__; /* M5 */
         live += !is_free;
         after_free = is_free;
         before = size;
-        offset += size;
+        unit += size;
     }
-    if (offset != arena->top || before != arena->last_size || live != arena->live)
+    if (unit != arena->top || before != arena->chunks[unit].prev_size || live != arena->live)
         return __LINE__;
     if (arena != medium->carving && arena->empty != (arena->live == 0))
         return __LINE__;
-    if (arena == medium->carving ? after_free : arena->top != (arena->empty ? FIRST : END))
+    if (arena == medium->carving ? after_free : arena->top != (arena->empty ? (unsigned)FIRST : (unsigned)END))
         return __LINE__;
     /* M3, by samples. */
     for (size_t at = smm_align_up(arena->touched, 64); at < SMM_SLOT_SIZE; at += 64 * 61)
@@ -736,12 +748,18 @@ static int arena_verify(const struct smm_medium *medium, struct smm_arena *arena
 
 int smm_medium_verify(struct smm_medium *medium)
 {
+    unsigned nodes = 0;
     int line;
 
     smm_gated_acquire(&medium->lock);
     line = smm_tlsf_verify(&medium->index);
     for (struct smm_arena *arena = medium->arenas; arena != NULL && line == 0; arena = arena->older)
-        line = arena_verify(medium, arena);
+        line = arena_verify(medium, arena, &nodes);
+    for (unsigned level = 0; level < SMM_TLSF_LEVELS && line == 0; level++)
+        for (unsigned number = 0; number < SMM_TLSF_BINS; number++)
+            for (const struct smm_free_chunk *node = medium->index.first[level][number]; node != NULL;
+                 node = node->next)
+                nodes--;
     smm_gated_release(&medium->lock);
-    return line;
+    return line != 0 ? line : nodes == 0 ? 0 : __LINE__;
 }

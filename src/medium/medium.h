@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* medium.h - the medium blocks of one heap: above 16 KiB up to 1 MiB, as chunks of 4 MiB arenas.
+/* medium.h - the medium blocks of one heap: above 16 KiB up to 1 MiB, as chunks of 4 MiB arenas, in units of 1 KiB.
  *
- *     0       first                     top                touched          4 MiB
+ *     0        24                          top                touched          4096 units
  *     | header | chunk | chunk | free ... | never carved yet, or merged back   |
  *                                          dirty until `touched`, zero beyond
+ *
+ * What is known of chunks stands in the header, never beside the blocks: finding a place, merging and splitting touch
+ * some lines of dense tables and no cold block, and what a program writes past its blocks' ends cannot change it.
+ *
+ *     chunks        a tag for each unit: the size of the chunk that begins there, its state, the size of the one before
+ *     free_chunks   a node for every 16 units, for the index: of the chunk that its first unit or one of the 15
+ *                   before it begins. A chunk of 16 units has one for itself; smaller ones have none, and are free
+ *                   memory that waits for a neighbour.
  *
  * M1  Chunks lie side by side from `first` to `top`; each knows the size of the one before it. No two free
  *     chunks are neighbours.
  * M2  Only the carving arena has room above `top`; no free chunk lies right below that top. In another
  *     arena in use top is the end; an arena without live chunks is empty: top is `first`.
  * M3  All bytes from `touched` on are zero.
- * M4  Chunk sizes and the offsets of blocks in the arena are multiples of 256: splits never leave crumbs.
+ * M4  A live chunk has at least 16 units. Of the free ones those, and only those, are in the index.
+ * M5  The tag of a unit at which no chunk begins is zero, or of a chunk that was freed: nothing looks live but what is.
  *
  * Everything here is under the lock of the heap's medium part, which is free most of the time: so any
  * thread may resize in place, merge what others freed and return memory while the owner sleeps. Taking a free
@@ -27,26 +36,47 @@
 
 struct smm_medium;
 
+/*
+ *     15           3        0
+ *     | size, units | flags |       the rest of the word is the size of the chunk before it, 0 for the first
+ */
+struct smm_chunk {
+    _Atomic(uint16_t) size_flags; /* other threads set PENDING */
+    uint16_t prev_size;
+};
+
+enum {
+    SMM_CHUNK_FREE = 1,
+    SMM_CHUNK_PENDING = 2, /* freed by another thread, waiting to be merged */
+    SMM_CHUNK_PURGED = 4,  /* free, and the inner pages that had memory have gone back */
+    SMM_CHUNK_FLAGS = 15,
+    SMM_CHUNK_SIZE_SHIFT = 4
+};
+
+SMM_INLINE unsigned smm_chunk_size(const struct smm_chunk *chunk)
+{
+    return (unsigned)smm_load_relaxed(&chunk->size_flags) >> SMM_CHUNK_SIZE_SHIFT;
+}
+
 struct smm_arena {
     struct smm_medium *owner; /* constant, as is `older` */
     struct smm_arena *older;  /* the heap's arena before this one */
-    size_t top;               /* offset */
-    size_t last_size;         /* of the chunk that ends at top, 0 when there is none */
-    size_t touched;           /* offset */
-    uint32_t live;            /* chunks handed out, pending ones included */
-    uint32_t free_since;      /* while empty: smm_os_now() cut to 32 bits */
     struct smm_arena *next_empty;
-    bool empty; /* in the list of empty arenas */
+    size_t touched;      /* bytes from the arena's start */
+    unsigned top;        /* unit; its tag holds the size of the last chunk */
+    uint32_t live;       /* chunks handed out, pending ones included */
+    uint32_t free_since; /* while empty: smm_os_now() cut to 32 bits */
+    bool empty;          /* in the list of empty arenas */
+    SMM_ALIGNED(SMM_CACHE_LINE) struct smm_chunk chunks[SMM_ARENA_UNITS + 1];
+    struct smm_free_chunk free_chunks[SMM_ARENA_UNITS / SMM_CHUNK_LEAST];
 };
 
 struct smm_medium {
-    /* Chunks that other threads freed, linked by next_free. Any thread pushes, the holder of the lock takes
-     * all. */
-    SMM_ALIGNED(SMM_CACHE_LINE) _Atomic(struct smm_chunk *) foreign;
-    /* What is in the hands of the program; any thread. */
-    _Atomic(uint64_t) live_blocks;
-    _Atomic(uint64_t) live_bytes;
-    _Atomic(uint64_t) foreign_frees; /* into this heap */
+    /* Chunks that other threads freed. Any thread pushes, the holder of the lock takes all. */
+    SMM_ALIGNED(SMM_CACHE_LINE) _Atomic(struct smm_free_chunk *) foreign;
+    /* What they freed since the heap began; any thread. */
+    _Atomic(uint64_t) foreign_frees;
+    _Atomic(uint64_t) foreign_bytes;
 
     /* The heap that this heap's thread freed into last: it is asked for memory before a new arena is made. The thread's
      * own, and not under the lock. */
@@ -56,9 +86,12 @@ struct smm_medium {
     struct smm_arena *carving;
     struct smm_arena *empties; /* the one that emptied last comes first */
     struct smm_arena *arenas;  /* all, newest first */
-    size_t purged_bytes;       /* in free chunks, of what lies below `touched` */
-    size_t aged_top;           /* for the collector: top of the carving arena when it came last, and how */
-    uint32_t top_ages;         /* often it has found it there */
+    /* Allocated and not freed under the lock; read by any thread. */
+    _Atomic(uint64_t) blocks;
+    _Atomic(uint64_t) bytes;
+    size_t purged_bytes; /* in free chunks, of what lies below `touched` */
+    unsigned aged_top;   /* for the collector: top of the carving arena when it came last, and how */
+    uint32_t top_ages;   /* often it has found it there */
     struct smm_tlsf index;
 };
 
@@ -70,7 +103,8 @@ extern struct smm_medium_settings smm_medium_settings;
 /* The usable size that a request of at most SMM_MEDIUM_MAX gets. */
 SMM_INLINE size_t smm_medium_good_size(size_t size)
 {
-    return smm_align_up(size + SMM_CHUNK_HEADER, SMM_CHUNK_UNIT) - SMM_CHUNK_HEADER;
+    const size_t least = SMM_CHUNK_LEAST * SMM_UNIT;
+    return size < least ? least : smm_align_up(size, SMM_UNIT);
 }
 
 /* Largest alignment that a medium block can have: the search and the trimming need room for both. */
@@ -103,6 +137,10 @@ size_t smm_medium_trim(struct smm_medium *medium, unsigned keep, uint64_t now, u
 
 /* Returns all free memory: empty arenas, what lies above top, and the inner pages of free chunks. */
 size_t smm_medium_purge(struct smm_medium *medium);
+
+/* What is in the hands of the program. Sums of counters that others change: exact when nobody does. */
+uint64_t smm_medium_live_blocks(const struct smm_medium *medium);
+uint64_t smm_medium_live_bytes(const struct smm_medium *medium);
 
 /* Free memory that may be resident. Takes the lock. */
 uint64_t smm_medium_free_bytes(struct smm_medium *medium);

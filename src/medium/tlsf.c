@@ -10,58 +10,58 @@ struct bin {
 };
 
 /* The bin that a chunk of this size lies in. */
-static struct bin bin_of(size_t size)
+static struct bin bin_of(unsigned size)
 {
     const unsigned power = smm_bit_high(size);
-    const unsigned number = (unsigned)(size >> (power - SMM_TLSF_BINS_SHIFT)) & (SMM_TLSF_BINS - 1);
+    const unsigned number = (size >> (power - SMM_TLSF_BINS_SHIFT)) & (SMM_TLSF_BINS - 1);
     return (struct bin){power - SMM_TLSF_FIRST, number};
 }
 
 /* The first bin of which every chunk is large enough for this size. */
-static struct bin bin_above(size_t size)
+static struct bin bin_above(unsigned size)
 {
-    const size_t width = (size_t)1 << (smm_bit_high(size) - SMM_TLSF_BINS_SHIFT);
+    const unsigned width = 1u << (smm_bit_high(size) - SMM_TLSF_BINS_SHIFT);
     return bin_of(size + width - 1);
 }
 
-void smm_tlsf_insert(struct smm_tlsf *index, struct smm_chunk *chunk)
+void smm_tlsf_insert(struct smm_tlsf *index, struct smm_free_chunk *chunk)
 {
-    const struct bin bin = bin_of(smm_chunk_size(chunk));
-    struct smm_chunk **const first = &index->first[bin.level][bin.number];
+    const struct bin bin = bin_of(chunk->size);
+    struct smm_free_chunk **const first = &index->first[bin.level][bin.number];
 
-    chunk->prev_free = NULL;
-    chunk->next_free = *first;
+    chunk->prev = NULL;
+    chunk->next = *first;
     if (*first != NULL)
-        (*first)->prev_free = chunk;
+        (*first)->prev = chunk;
     *first = chunk;
     index->bins[bin.level] |= (uint16_t)(1u << bin.number);
     index->levels |= 1u << bin.level;
 }
 
-static void bin_remove(struct smm_tlsf *index, struct bin bin, struct smm_chunk *chunk)
+static void bin_remove(struct smm_tlsf *index, struct bin bin, struct smm_free_chunk *chunk)
 {
-    if (chunk->next_free != NULL)
-        chunk->next_free->prev_free = chunk->prev_free;
-    if (chunk->prev_free != NULL) {
-        chunk->prev_free->next_free = chunk->next_free;
+    if (chunk->next != NULL)
+        chunk->next->prev = chunk->prev;
+    if (chunk->prev != NULL) {
+        chunk->prev->next = chunk->next;
         return;
     }
     SMM_DEBUG(index->first[bin.level][bin.number] == chunk);
-    index->first[bin.level][bin.number] = chunk->next_free;
-    if (chunk->next_free != NULL)
+    index->first[bin.level][bin.number] = chunk->next;
+    if (chunk->next != NULL)
         return;
     index->bins[bin.level] &= (uint16_t)~(1u << bin.number);
     if (index->bins[bin.level] == 0)
         index->levels &= ~(1u << bin.level);
 }
 
-void smm_tlsf_remove(struct smm_tlsf *index, struct smm_chunk *chunk)
+void smm_tlsf_remove(struct smm_tlsf *index, struct smm_free_chunk *chunk)
 {
-    bin_remove(index, bin_of(smm_chunk_size(chunk)), chunk);
+    bin_remove(index, bin_of(chunk->size), chunk);
 }
 
 /* The first chunk of the lowest bin that holds one, from `bin` upwards. */
-static struct smm_chunk *first_from(const struct smm_tlsf *index, struct bin *bin)
+static struct smm_free_chunk *first_from(const struct smm_tlsf *index, struct bin *bin)
 {
     unsigned bins, levels;
 
@@ -79,12 +79,12 @@ static struct smm_chunk *first_from(const struct smm_tlsf *index, struct bin *bi
     return index->first[bin->level][bin->number];
 }
 
-struct smm_chunk *smm_tlsf_take(struct smm_tlsf *index, size_t size)
+struct smm_free_chunk *smm_tlsf_take(struct smm_tlsf *index, unsigned size)
 {
     struct bin bin = bin_of(size);
-    struct smm_chunk *chunk = index->first[bin.level][bin.number];
+    struct smm_free_chunk *chunk = index->first[bin.level][bin.number];
 
-    if (chunk == NULL || smm_chunk_size(chunk) < size) {
+    if (chunk == NULL || chunk->size < size) {
         bin = bin_above(size);
         chunk = first_from(index, &bin);
     }
@@ -99,15 +99,15 @@ int smm_tlsf_verify(const struct smm_tlsf *index)
         if (((index->levels >> level) & 1) != (index->bins[level] != 0))
             return __LINE__;
         for (unsigned number = 0; number < SMM_TLSF_BINS; number++) {
-            const struct smm_chunk *before = NULL;
-            const struct smm_chunk *chunk = index->first[level][number];
+            const struct smm_free_chunk *before = NULL;
+            const struct smm_free_chunk *chunk = index->first[level][number];
             if (((index->bins[level] >> number) & 1u) != (chunk != NULL))
                 return __LINE__;
-            for (; chunk != NULL; before = chunk, chunk = chunk->next_free) {
-                const struct bin bin = bin_of(smm_chunk_size(chunk));
-                if (chunk->prev_free != before || bin.level != level || bin.number != number)
+            for (; chunk != NULL; before = chunk, chunk = chunk->next) {
+                if (chunk->size < SMM_CHUNK_LEAST)
                     return __LINE__;
-                if ((smm_load_relaxed(&chunk->size_flags) & SMM_CHUNK_FREE) == 0)
+                const struct bin bin = bin_of(chunk->size);
+                if (chunk->prev != before || bin.level != level || bin.number != number)
                     return __LINE__;
             }
         }

@@ -17,7 +17,7 @@ static const char *fault_text(enum smm_fault fault)
     case SMM_FAULT_FREED:
         return "freed before";
     case SMM_FAULT_OVERWRITTEN:
-        return "the words before or after the block were overwritten";
+        return "the header that describes the block was overwritten";
     case SMM_FAULT_SIZE:
         return "the size does not belong to this block";
     }

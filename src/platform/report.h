@@ -13,7 +13,7 @@ enum smm_fault {
     SMM_FAULT_UNKNOWN,     /* never handed out */
     SMM_FAULT_INTERIOR,    /* inside memory of ours, but not the start of a block */
     SMM_FAULT_FREED,       /* a block that was freed before */
-    SMM_FAULT_OVERWRITTEN, /* the words next to the block, which are ours, do not hold what we wrote */
+    SMM_FAULT_OVERWRITTEN, /* what describes the block does not hold what we wrote */
     SMM_FAULT_SIZE         /* a sized free names another size */
 };
 

@@ -86,8 +86,8 @@ static void dirty_blocks_of_each_kind_come_back_zero_after_a_purge(void **state)
         check_reuse(sizes[i], sizes[i] > MEDIUM_MAX ? 5 : 200, purge);
 }
 
-/* The chunks between two live ones are merged: the headers of the inner ones end up inside of the block. */
-static void headers_of_merged_medium_blocks_are_cleared(void **state)
+/* The chunks between two live ones are merged, and what was written at their ends ends up inside of the block. */
+static void ends_of_merged_medium_blocks_are_cleared(void **state)
 {
     enum { PARTS = 10 };
     void *parts[PARTS + 2];
@@ -377,7 +377,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(dirty_medium_blocks_come_back_zero),
         cmocka_unit_test(dirty_large_blocks_come_back_zero),
         cmocka_unit_test(dirty_blocks_of_each_kind_come_back_zero_after_a_purge),
-        cmocka_unit_test(headers_of_merged_medium_blocks_are_cleared),
+        cmocka_unit_test(ends_of_merged_medium_blocks_are_cleared),
         cmocka_unit_test(tails_of_shrunk_blocks_are_cleared),
         cmocka_unit_test(large_blocks_that_grew_before_they_were_freed_are_cleared),
         cmocka_unit_test(blocks_freed_by_another_thread_come_back_zero),

@@ -121,16 +121,10 @@ static void small_usable_size_is_the_smallest_class_that_holds_the_request(void 
     }
 }
 
-/* A medium chunk is split when the rest is at least 256 bytes: a block that got a chunk with a smaller rest
- * has that too. Small and large blocks are exact. */
 static void check_good_size(const void *block, size_t size)
 {
-    const size_t good = shardmm_good_size(size);
-    const size_t usable = shardmm_usable_size(block);
-
     assert_non_null(block);
-    assert_true(usable >= good);
-    assert_true(usable < good + (size > SMALL_MAX && size <= MEDIUM_MAX ? 256 : 1));
+    assert_int_equal(shardmm_usable_size(block), shardmm_good_size(size));
 }
 
 static void good_size_is_the_usable_size_of_malloc(void **state)

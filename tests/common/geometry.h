@@ -11,7 +11,7 @@
 #define GIB (1024 * MIB)
 
 #define SMALL_MAX (16 * KIB)
-#define MEDIUM_MAX (1 * MIB + 240) /* what a block of 1 MiB can use */
+#define MEDIUM_MAX (1 * MIB)
 #define PAGE_BYTES (64 * KIB)
 #define SEGMENT_BYTES (4 * MIB)
 #define RESERVATION_MIN (16 * MIB)

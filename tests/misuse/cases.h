@@ -5,7 +5,7 @@
 #define UNKNOWN "not a block of this allocator"
 #define INTERIOR "not the start of a block"
 #define FREED "freed before"
-#define OVERWRITTEN "the words before or after the block were overwritten"
+#define OVERWRITTEN "the header that describes the block was overwritten"
 #define SIZE "the size does not belong to this block"
 
 CASE(small_freed_twice, p = shardmm_malloc(100); shardmm_free(p); shardmm_free(p), DEBUG,
@@ -43,7 +43,7 @@ CASE(large_misaligned, p = (char *)shardmm_malloc(3 * MIB) + 15; shardmm_free(p)
 CASE(large_second_segment, p = (char *)shardmm_malloc(9 * MIB) + 4 * MIB; shardmm_free(p), ALWAYS,
      "free(@): " UNKNOWN)
 CASE(large_header_overwritten, p = shardmm_malloc(3 * MIB); memset((char *)p - 64, 0x41, 64); shardmm_free(p), ALWAYS,
-     "free(@): the words before or after the block were overwritten (large)")
+     "free(@): the header that describes the block was overwritten (large)")
 
 CASE(in_stack, p = __builtin_frame_address(0); shardmm_free(p), ALWAYS, "free(@): " UNKNOWN)
 CASE(in_data, p = data; shardmm_free(p), ALWAYS, "free(@): " UNKNOWN)
@@ -76,17 +76,18 @@ CASE(aligned_wrong_size, p = shardmm_aligned_alloc(64, 128); shardmm_free_aligne
 CASE(aligned_wrong_alignment, p = (char *)shardmm_aligned_alloc(64, 64); shardmm_free_aligned_sized(p, 4 * MIB, 64),
      DEBUG, "free_aligned_sized(@): " SIZE " (small, 64 bytes)")
 
-/* ---- Words around blocks ---- */
-CASE(medium_header_overwritten, p = shardmm_malloc(100000); memset((char *)p - 16, 0x40, 16); shardmm_free(p), ALWAYS,
+/* ---- What the library knows of a block ---- */
+#define SEGMENT(block) ((char *)((uintptr_t)(block) & ~(4 * MIB - 1)))
+/* 4 bytes for each KiB, in the header of the arena. */
+#define TAG_OVERWRITTEN(block) memset(SEGMENT(block) + 64 + ((char *)(block) - SEGMENT(block)) / 1024 * 4, 0x44, 2)
+CASE(medium_tag_overwritten, p = shardmm_malloc(100000); TAG_OVERWRITTEN(p); shardmm_free(p), ALWAYS,
      "free(@): " OVERWRITTEN " (medium)")
-CASE(medium_written_past_its_end, void *const next = (p = shardmm_malloc(100000), shardmm_malloc(100000));
-     memset((char *)p + shardmm_usable_size(p), 0x40, 16); p = next; shardmm_free(next), ALWAYS,
-     "free(@): " OVERWRITTEN " (medium)")
-CASE(medium_resized_after_its_header_was_overwritten, p = shardmm_malloc(100000); memset((char *)p - 16, 0x40, 16);
+CASE(medium_resized_after_its_tag_was_overwritten, p = shardmm_malloc(100000); TAG_OVERWRITTEN(p);
      p = shardmm_realloc(p, 200000), ALWAYS, "realloc(@): " OVERWRITTEN " (medium)")
+CASE(medium_freed_twice_after_its_bytes_were_overwritten, p = shardmm_malloc(100000); shardmm_free(p);
+     memset((char *)p - 16, 0x40, 100032); shardmm_free(p), ALWAYS, "free(@): " FREED " (medium)")
 
 /* ---- Memory of ours that is no block ---- */
-#define SEGMENT(block) ((char *)((uintptr_t)(block) & ~(4 * MIB - 1)))
 CASE(segment_of_small_blocks, p = SEGMENT(shardmm_malloc(100)) + 4096; shardmm_free(p), ALWAYS,
      "free(@): " INTERIOR " (small)")
 CASE(unused_page_of_a_segment, p = SEGMENT(shardmm_malloc(100)) + 4 * MIB - 65536; shardmm_free(p), ALWAYS,

@@ -5,61 +5,64 @@
 #include "unit.h"
 
 enum { CHUNKS = 300 };
-#define SIZE_MAX_CHUNK (SMM_SLOT_SIZE - 256)
+/* Sizes in units. */
+#define SIZE_LEAST SMM_CHUNK_LEAST
+#define SIZE_END ((unsigned)SMM_ARENA_UNITS)
+#define SIZE_MAX_CHUNK (SIZE_END - 1)
 
 /* The index knows sizes, not places: chunks may lie anywhere. */
-static struct smm_chunk chunks[CHUNKS];
+static struct smm_free_chunk chunks[CHUNKS];
 static bool listed[CHUNKS];
 
-static void chunk_init(struct smm_chunk *chunk, size_t size)
+static void chunk_init(struct smm_free_chunk *chunk, unsigned size)
 {
     memset(chunk, 0, sizeof *chunk);
-    smm_store_relaxed(&chunk->size_flags, size | SMM_CHUNK_FREE);
+    chunk->size = (uint16_t)size;
 }
 
 /* The bins numbered from 0 upwards: the number of bins that start at or below `size`, less one. */
-static unsigned bin_number(size_t size)
+static unsigned bin_number(unsigned size)
 {
     unsigned bins = 0;
-    for (size_t level = SMM_CHUNK_UNIT; level <= SMM_SLOT_SIZE; level *= 2)
-        for (size_t bin = 0; bin < SMM_TLSF_BINS; bin++)
+    for (unsigned level = SIZE_LEAST; level <= SIZE_END; level *= 2)
+        for (unsigned bin = 0; bin < SMM_TLSF_BINS; bin++)
             bins += level + bin * (level / SMM_TLSF_BINS) <= size;
     return bins - 1;
 }
 
-static size_t bin_start(unsigned number)
+static unsigned bin_start(unsigned number)
 {
-    const size_t level = SMM_CHUNK_UNIT << (number / SMM_TLSF_BINS);
+    const unsigned level = SIZE_LEAST << (number / SMM_TLSF_BINS);
     return level + number % SMM_TLSF_BINS * (level / SMM_TLSF_BINS);
 }
 
-static size_t random_size(uint64_t *seed)
+static unsigned random_size(uint64_t *seed)
 {
-    const size_t limit = SMM_CHUNK_UNIT << random_below(seed, SMM_TLSF_LEVELS + 1);
-    size_t size = (random_below(seed, limit) + SMM_CHUNK_UNIT) & ~(SMM_CHUNK_UNIT - 1);
+    const unsigned limit = SIZE_LEAST << random_below(seed, SMM_TLSF_LEVELS + 1);
+    const unsigned size = (unsigned)random_below(seed, limit) + SIZE_LEAST;
     return size > SIZE_MAX_CHUNK ? SIZE_MAX_CHUNK : size;
 }
 
 /* What the model says of a request: the lowest bin that holds a chunk and starts at or above `size`. */
-static unsigned lowest_sure_bin(size_t size)
+static unsigned lowest_sure_bin(unsigned size)
 {
     unsigned lowest = UINT32_MAX;
     for (unsigned i = 0; i < CHUNKS; i++) {
-        const unsigned bin = bin_number(smm_chunk_size(&chunks[i]));
+        const unsigned bin = bin_number(chunks[i].size);
         if (listed[i] && bin_start(bin) >= size && bin < lowest)
             lowest = bin;
     }
     return lowest;
 }
 
-static void check_taken(const struct smm_chunk *taken, size_t size, unsigned sure_bin)
+static void check_taken(const struct smm_free_chunk *taken, unsigned size, unsigned sure_bin)
 {
     if (taken == NULL) {
         assert_int_equal(sure_bin, UINT32_MAX);
         return;
     }
-    assert_true(smm_chunk_size(taken) >= size);
-    const unsigned bin = bin_number(smm_chunk_size(taken));
+    assert_true(taken->size >= size);
+    const unsigned bin = bin_number(taken->size);
     /* A chunk of the request's own bin, or of the first above that has one. */
     assert_true(bin == bin_number(size) || bin == sure_bin);
     assert_true(listed[taken - chunks]);
@@ -89,9 +92,9 @@ static void random_operations_agree_with_a_plain_array(void **state)
                 listed[i] = false;
             }
         } else {
-            const size_t size = random_size(&seed);
+            const unsigned size = random_size(&seed);
             const unsigned sure_bin = lowest_sure_bin(size);
-            struct smm_chunk *const taken = smm_tlsf_take(&index, size);
+            struct smm_free_chunk *const taken = smm_tlsf_take(&index, size);
             check_taken(taken, size, sure_bin);
             if (taken != NULL)
                 listed[taken - chunks] = false;
@@ -100,7 +103,7 @@ static void random_operations_agree_with_a_plain_array(void **state)
     }
     /* All that the model has is there, and nothing else. */
     for (;;) {
-        struct smm_chunk *const taken = smm_tlsf_take(&index, SMM_CHUNK_UNIT);
+        struct smm_free_chunk *const taken = smm_tlsf_take(&index, SIZE_LEAST);
         if (taken == NULL)
             break;
         assert_true(listed[taken - chunks]);
@@ -118,7 +121,7 @@ static void an_empty_index_has_nothing_for_any_size(void **state)
 
     (void)state;
     memset(&index, 0, sizeof index);
-    for (size_t size = SMM_CHUNK_UNIT; size < SMM_SLOT_SIZE; size += SMM_CHUNK_UNIT)
+    for (unsigned size = SIZE_LEAST; size < SIZE_END; size++)
         assert_null(smm_tlsf_take(&index, size));
 }
 
@@ -128,31 +131,30 @@ static void a_chunk_is_found_by_every_size_that_its_bin_serves(void **state)
 
     (void)state;
     memset(&index, 0, sizeof index);
-    for (size_t size = SMM_CHUNK_UNIT; size <= SIZE_MAX_CHUNK; size += SMM_CHUNK_UNIT * 3) {
-        struct smm_chunk chunk;
+    for (unsigned size = SIZE_LEAST; size <= SIZE_MAX_CHUNK; size++) {
+        struct smm_free_chunk chunk;
         chunk_init(&chunk, size);
         smm_tlsf_insert(&index, &chunk);
         /* One unit more than it has is never served by it. */
         if (size < SIZE_MAX_CHUNK)
-            assert_null(smm_tlsf_take(&index, size + SMM_CHUNK_UNIT));
+            assert_null(smm_tlsf_take(&index, size + 1));
         /* Its own size is, and so is the start of its bin. */
         assert_ptr_equal(smm_tlsf_take(&index, size), &chunk);
         smm_tlsf_insert(&index, &chunk);
-        const size_t start = (bin_start(bin_number(size)) + SMM_CHUNK_UNIT - 1) & ~(SMM_CHUNK_UNIT - 1);
-        assert_ptr_equal(smm_tlsf_take(&index, start), &chunk);
-        assert_null(smm_tlsf_take(&index, SMM_CHUNK_UNIT));
+        assert_ptr_equal(smm_tlsf_take(&index, bin_start(bin_number(size))), &chunk);
+        assert_null(smm_tlsf_take(&index, SIZE_LEAST));
     }
 }
 
 static void the_chunk_of_the_same_size_comes_before_larger_ones(void **state)
 {
     struct smm_tlsf index;
-    struct smm_chunk larger, same, largest;
+    struct smm_free_chunk larger, same, largest;
 
     (void)state;
     memset(&index, 0, sizeof index);
-    for (size_t size = SMM_CHUNK_UNIT; size <= SMM_MEDIUM_MAX; size += SMM_CHUNK_UNIT * 5) {
-        chunk_init(&larger, size + size / 4 + SMM_CHUNK_UNIT);
+    for (unsigned size = SIZE_LEAST; size <= SMM_MEDIUM_MAX >> SMM_UNIT_SHIFT; size++) {
+        chunk_init(&larger, size + size / 4 + 1);
         chunk_init(&same, size);
         chunk_init(&largest, SIZE_MAX_CHUNK);
         smm_tlsf_insert(&index, &largest);
@@ -172,7 +174,7 @@ static void a_bin_gives_back_the_chunk_that_came_last(void **state)
     (void)state;
     memset(&index, 0, sizeof index);
     for (unsigned i = 0; i < 10; i++) {
-        chunk_init(&chunks[i], 64 * SMM_KIB);
+        chunk_init(&chunks[i], 64);
         smm_tlsf_insert(&index, &chunks[i]);
     }
     smm_tlsf_remove(&index, &chunks[5]);
@@ -181,19 +183,19 @@ static void a_bin_gives_back_the_chunk_that_came_last(void **state)
     assert_int_equal(smm_tlsf_verify(&index), 0);
     for (unsigned i = 9; i-- > 1;)
         if (i != 5)
-            assert_ptr_equal(smm_tlsf_take(&index, 64 * SMM_KIB), &chunks[i]);
-    assert_null(smm_tlsf_take(&index, 64 * SMM_KIB));
+            assert_ptr_equal(smm_tlsf_take(&index, 64), &chunks[i]);
+    assert_null(smm_tlsf_take(&index, 64));
 }
 
 static void verify_finds_what_does_not_fit_together(void **state)
 {
     struct smm_tlsf index;
-    struct smm_chunk a, b;
+    struct smm_free_chunk a, b;
 
     (void)state;
     memset(&index, 0, sizeof index);
-    chunk_init(&a, 4096);
-    chunk_init(&b, 4096);
+    chunk_init(&a, 256);
+    chunk_init(&b, 256);
     smm_tlsf_insert(&index, &a);
     smm_tlsf_insert(&index, &b);
     assert_int_equal(smm_tlsf_verify(&index), 0);
@@ -204,14 +206,14 @@ static void verify_finds_what_does_not_fit_together(void **state)
     index.bins[4] ^= 2;
     assert_int_not_equal(smm_tlsf_verify(&index), 0);
     index.bins[4] ^= 2;
-    a.prev_free = NULL;
+    a.prev = NULL;
     assert_int_not_equal(smm_tlsf_verify(&index), 0);
-    a.prev_free = &b;
-    smm_store_relaxed(&a.size_flags, (4096 + 256) | SMM_CHUNK_FREE);
+    a.prev = &b;
+    a.size = 256 + 16;
     assert_int_not_equal(smm_tlsf_verify(&index), 0);
-    smm_store_relaxed(&a.size_flags, 4096);
+    a.size = SIZE_LEAST - 1;
     assert_int_not_equal(smm_tlsf_verify(&index), 0);
-    smm_store_relaxed(&a.size_flags, 4096 | SMM_CHUNK_FREE);
+    a.size = 256;
     assert_int_equal(smm_tlsf_verify(&index), 0);
 }
 

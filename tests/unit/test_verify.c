@@ -343,19 +343,25 @@ static bool slot_struck_out_of_the_map(void)
     return true;
 }
 
-static struct smm_chunk *chunk_of(char *block)
-{
-    return (struct smm_chunk *)(void *)(block - 16);
-}
-
 static struct smm_arena *arena(void)
 {
     return smm_slot_base(have.medium[0]);
 }
 
+static struct smm_chunk *chunk_of(const char *block)
+{
+    return &arena()->chunks[(size_t)(block - (char *)arena()) / SMM_UNIT];
+}
+
+/* The node of the free chunk that begins at `block`. */
+static struct smm_free_chunk *node_of(const char *block)
+{
+    return &arena()->free_chunks[((size_t)(block - (char *)arena()) / SMM_UNIT + SMM_CHUNK_LEAST - 1) / SMM_CHUNK_LEAST];
+}
+
 static bool size_of_a_chunk_overwritten(void)
 {
-    smm_store_relaxed(&chunk_of(have.medium[2])->size_flags, 0x4141414141414100u);
+    smm_store_relaxed(&chunk_of(have.medium[2])->size_flags, 0xfff0);
     return true;
 }
 
@@ -367,13 +373,19 @@ static bool size_of_a_chunk_zero(void)
 
 static bool told_size_of_a_chunk_overwritten(void)
 {
-    chunk_of(have.medium[2])->prev_size += 256;
+    chunk_of(have.medium[2])->prev_size++;
     return true;
 }
 
 static bool free_chunks_side_by_side(void)
 {
     smm_own_add(&chunk_of(have.medium[2])->size_flags, SMM_CHUNK_FREE);
+    return true;
+}
+
+static bool live_looking_tag_inside_of_a_chunk(void)
+{
+    smm_store_relaxed(&chunk_of(have.medium[2])[3].size_flags, 20 << SMM_CHUNK_SIZE_SHIFT);
     return true;
 }
 
@@ -385,13 +397,13 @@ static bool live_chunks_miscounted(void)
 
 static bool top_overwritten(void)
 {
-    arena()->top += 256;
+    arena()->top++;
     return true;
 }
 
 static bool size_below_the_top_overwritten(void)
 {
-    arena()->last_size += 256;
+    arena()->chunks[arena()->top].prev_size++;
     return true;
 }
 
@@ -421,14 +433,20 @@ static bool free_chunk_out_of_its_bin(void)
 
 static bool links_of_a_free_chunk_overwritten(void)
 {
-    chunk_of(have.medium[1])->prev_free = chunk_of(have.medium[0]);
-    chunk_of(have.medium[3])->prev_free = chunk_of(have.medium[0]);
+    node_of(have.medium[1])->prev = node_of(have.medium[0]);
+    node_of(have.medium[3])->prev = node_of(have.medium[0]);
+    return true;
+}
+
+static bool size_in_a_node_overwritten(void)
+{
+    node_of(have.medium[1])->size++;
     return true;
 }
 
 static bool free_chunk_that_says_it_is_not(void)
 {
-    smm_own_add(&chunk_of(have.medium[1])->size_flags, -(size_t)SMM_CHUNK_FREE);
+    smm_own_add(&chunk_of(have.medium[1])->size_flags, -SMM_CHUNK_FREE);
     return true;
 }
 
@@ -627,6 +645,7 @@ int main(void)
         DAMAGE(size_of_a_chunk_zero),
         DAMAGE(told_size_of_a_chunk_overwritten),
         DAMAGE(free_chunks_side_by_side),
+        DAMAGE(live_looking_tag_inside_of_a_chunk),
         DAMAGE(live_chunks_miscounted),
         DAMAGE(top_overwritten),
         DAMAGE(size_below_the_top_overwritten),
@@ -634,6 +653,7 @@ int main(void)
         DAMAGE(untouched_memory_written_to),
         DAMAGE(free_chunk_out_of_its_bin),
         DAMAGE(links_of_a_free_chunk_overwritten),
+        DAMAGE(size_in_a_node_overwritten),
         DAMAGE(free_chunk_that_says_it_is_not),
         DAMAGE(mark_of_a_large_block_overwritten),
         DAMAGE(mark_of_a_cached_block_overwritten),

@@ -4,8 +4,8 @@
 
 /// Blocks up to this are small.
 pub const SMALL_MAX: usize = 16 << 10;
-/// Blocks up to this are medium: what a block of 1 MiB can use.
-pub const MEDIUM_MAX: usize = (1 << 20) + 240;
+/// Blocks up to this are medium.
+pub const MEDIUM_MAX: usize = 1 << 20;
 
 /// The usable sizes of small blocks.
 pub const CLASSES: [usize; 43] = [
@@ -16,7 +16,7 @@ pub const CLASSES: [usize; 43] = [
 
 /// Where one kind, or one way to serve a request, becomes another.
 pub const MEDIUM_EDGES: [usize; 8] =
-    [SMALL_MAX, (32 << 10) - 16, 64 << 10, (64 << 10) - 16, 256 << 10, 512 << 10, 1 << 20, MEDIUM_MAX];
+    [SMALL_MAX, 17 << 10, 32 << 10, 64 << 10, 256 << 10, 512 << 10, MEDIUM_MAX - 1024, MEDIUM_MAX];
 /// The same, above 1 MiB.
 pub const LARGE_EDGES: [usize; 7] =
     [MEDIUM_MAX, 2 << 20, (2 << 20) - 64, (4 << 20) - 4096, 4 << 20, (8 << 20) - 64, 16 << 20];

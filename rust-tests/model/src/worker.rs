@@ -10,7 +10,7 @@ use crate::fault;
 use crate::late;
 use crate::op::{AlignedCall, Op, SETTINGS, SLOTS};
 use crate::shadow::{first_not_zero, Block, Made, Shadow};
-use crate::size::{class_of, MEDIUM_MAX, SMALL_MAX};
+use crate::size::{class_of, SMALL_MAX};
 use crate::sync;
 use crate::target::{errno, set_errno, Target, Usage, EINVAL, ENOMEM};
 
@@ -463,11 +463,10 @@ fn check_usable<T: Target>(block: &Block) -> Result<(), String> {
     Ok(())
 }
 
-/// A block of malloc has the good size of its request. A medium one may have a rest that was too small to split off.
+/// A block of malloc has the good size of its request.
 fn check_fresh<T: Target>(block: &Block) -> Result<(), String> {
     let good = T::good_size(block.size);
-    let slack = if block.size > SMALL_MAX && block.size <= MEDIUM_MAX { 255 } else { 0 };
-    if block.usable < good || block.usable > good + slack {
+    if block.usable != good {
         return Err(format!("{} bytes to use, and the good size of {} is {good}", block.usable, block.size));
     }
     Ok(())
