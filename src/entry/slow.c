@@ -176,8 +176,8 @@ static enum smm_fault small_check(const void *block)
     return SMM_FAULT_NONE;
 }
 
-/* The usable size of a block that something is wrong with, or 0 where it is not known: a medium chunk that was freed
- * may be part of another by now. */
+/* The usable size of the block that something is wrong with, or 0 where it is not known: a medium chunk that was freed
+ * may be part of another by now, and what is known of it may have been overwritten. */
 static size_t known_size(const void *block, enum smm_kind kind, enum smm_fault fault)
 {
     switch (kind) {
@@ -187,6 +187,7 @@ static size_t known_size(const void *block, enum smm_kind kind, enum smm_fault f
     case SMM_KIND_LARGE_NEXT:
         return smm_large_known_size(block);
     case SMM_KIND_MEDIUM:
+        return fault == SMM_FAULT_INTERIOR ? smm_medium_known_size(block) : 0;
     case SMM_KIND_NONE:
     case SMM_KIND_COUNT:
         break;

@@ -538,6 +538,21 @@ size_t smm_medium_usable(const void *block, enum smm_fault *fault)
     return *fault == SMM_FAULT_NONE ? (size_t)smm_chunk_size(chunk_of(block)) << SMM_UNIT_SHIFT : 0;
 }
 
+/* Without the lock, as its owner may be at work meanwhile: then the size may be that of a moment ago. */
+size_t smm_medium_known_size(const void *address)
+{
+    const struct smm_arena *const arena = arena_of(address);
+    const unsigned at = unit_of_address(address);
+
+    for (unsigned unit = at; unit >= FIRST; unit--) {
+        const unsigned size = smm_chunk_size(&arena->chunks[unit]);
+        /* M5: the nearest tag that looks live is the only one that can be of this block. */
+        if (size != 0 && chunk_flags(&arena->chunks[unit]) == 0)
+            return at - unit < size ? (size_t)size << SMM_UNIT_SHIFT : 0;
+    }
+    return 0;
+}
+
 /* ---- Giving memory back ---- */
 
 void smm_medium_drain(struct smm_medium *medium)

@@ -124,6 +124,9 @@ bool smm_medium_resize(void *block, size_t size, enum smm_fault *fault);
 /* The usable size. 0 with *fault set when there is no live block there. */
 size_t smm_medium_usable(const void *block, enum smm_fault *fault);
 
+/* Of the live block that the address lies in, for a report; 0 where it lies in none. */
+size_t smm_medium_known_size(const void *address);
+
 /* Merges what other threads freed. */
 void smm_medium_drain(struct smm_medium *medium);
 

@@ -34,7 +34,16 @@ CASE(small_interior, p = (char *)shardmm_malloc(100) + 16; shardmm_free(p), DEBU
 CASE(small_misaligned, p = (char *)shardmm_malloc(100) + 1; shardmm_free(p), DEBUG,
      "free(@): " INTERIOR " (small, 112 bytes)")
 CASE(medium_misaligned, p = (char *)shardmm_malloc(100000) + 1; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium, 100352 bytes)")
+CASE(medium_interior, p = (char *)shardmm_malloc(100000) + 51200; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium, 100352 bytes)")
+CASE(medium_last_byte, p = (char *)shardmm_malloc(100000) + 100351; shardmm_free(p), ALWAYS,
+     "free(@): " INTERIOR " (medium, 100352 bytes)")
+CASE(medium_one_past_the_end, p = (char *)shardmm_malloc(100000) + 100352; shardmm_free(p), ALWAYS,
      "free(@): " INTERIOR " (medium)")
+CASE(medium_interior_of_a_merged_block, p = shardmm_malloc(100000);
+     void *q = shardmm_malloc(100000); shardmm_free(q); p = (char *)shardmm_realloc(p, 150000) + 102400; shardmm_free(p),
+     ALWAYS, "free(@): " INTERIOR " (medium, 150528 bytes)")
 CASE(large_interior, p = (char *)shardmm_malloc(3 * MIB) + 4096; shardmm_free(p), ALWAYS,
      "free(@): " INTERIOR " (large, 3149760 bytes)")
 CASE(large_misaligned, p = (char *)shardmm_malloc(3 * MIB) + 15; shardmm_free(p), ALWAYS,
