@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "platform/lock.h"
 
-#include "platform/platform.h"
+#include "platform/report.h"
 
 enum { SPINS = 100 }; /* about a microsecond: most holders are done by then */
 
@@ -12,12 +12,13 @@ bool smm_lock_passed_through(void)
     return smm_load_relaxed(&smm_fork_holder) == smm_os_thread_id();
 }
 
-void smm_lock_acquire_slow(struct smm_lock *lock)
+/* Makes the state 1 or 2, and names no holder. */
+static void wait_for(struct smm_lock *lock)
 {
-    if (smm_load_relaxed(&smm_fork_holder) != 0 && smm_lock_passed_through())
-        return;
+    if (smm_load_relaxed(&lock->holder) == smm_os_thread_id())
+        smm_report_reentry();
     for (unsigned spin = 0; spin < SPINS; spin++) {
-        if (smm_lock_try(lock))
+        if (smm_lock_try_unnamed(lock))
             return;
         smm_cpu_relax();
     }
@@ -26,6 +27,14 @@ void smm_lock_acquire_slow(struct smm_lock *lock)
         SMM_TEST_POINT(LOCK_WAIT);
         smm_os_wait(&lock->state, 2);
     }
+}
+
+void smm_lock_acquire_slow(struct smm_lock *lock)
+{
+    if (smm_load_relaxed(&smm_fork_holder) != 0 && smm_lock_passed_through())
+        return;
+    wait_for(lock);
+    smm_lock_name_holder(lock);
 }
 
 void smm_lock_wake(struct smm_lock *lock)
@@ -50,12 +59,12 @@ void smm_gated_acquire_slow(struct smm_gated_lock *lock, bool held)
         if (!held) {
             if (smm_load_relaxed(&smm_fork_gate) != 0 && smm_gate_is_mine())
                 return; /* passes through */
-            smm_lock_acquire_slow(&lock->inner);
+            wait_for(&lock->inner);
             SMM_TEST_POINT(LOCK_GATE);
             /* ordered: as in smm_gated_acquire(); adds nothing, and is a write that this thread reads the gate after */
             (void)smm_add_ordered(&lock->inner.state, 0);
             if (smm_load_ordered(&smm_fork_gate) == 0)
-                return;
+                break;
         }
         smm_lock_let_go(&lock->inner);
         held = false;
@@ -64,6 +73,7 @@ void smm_gated_acquire_slow(struct smm_gated_lock *lock, bool held)
             smm_lock_release(&gate_lock);
         }
     }
+    smm_lock_name_holder(&lock->inner);
 }
 
 bool smm_gated_try(struct smm_gated_lock *lock)
@@ -76,10 +86,12 @@ bool smm_gated_try(struct smm_gated_lock *lock)
     if (!smm_cas_strong_ordered(&lock->inner.state, &seen, 1))
         return false;
     SMM_TEST_POINT(LOCK_GATE);
-    if (smm_load_ordered(&smm_fork_gate) == 0)
-        return true;
-    smm_lock_let_go(&lock->inner);
-    return false;
+    if (smm_load_ordered(&smm_fork_gate) != 0) {
+        smm_lock_let_go(&lock->inner);
+        return false;
+    }
+    smm_lock_name_holder(&lock->inner);
+    return true;
 }
 
 void smm_gate_close(void)

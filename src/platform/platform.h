@@ -73,8 +73,15 @@ void smm_os_wake(_Atomic(uint32_t) *word);
 /* Lets another thread run. */
 void smm_os_yield(void);
 
-/* A number that no other living thread has; never 0. */
-uintptr_t smm_os_thread_id(void);
+/* A number that no other living thread has; never 0: the address of its control block. */
+SMM_INLINE uintptr_t smm_os_thread_id(void)
+{
+    uintptr_t id;
+
+    /* As the ABI has it for thread-local storage; the compilers' builtin came late. */
+    __asm__("mov %%fs:0, %0" : "=r"(id));
+    return id;
+}
 
 /* Names the function that a thread which armed itself calls, with what it armed, when it ends. False when
  * the system has no room for one more. */
@@ -120,5 +127,7 @@ int smm_os_create(const char *path);
 void smm_os_close(int file);
 
 SMM_COLD SMM_NORETURN void smm_os_abort(void);
+/* The same without the program's handler. */
+SMM_COLD SMM_NORETURN void smm_os_abort_unhandled(void);
 
 #endif

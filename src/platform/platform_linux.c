@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -388,11 +389,6 @@ void smm_os_yield(void)
     errno = saved;
 }
 
-uintptr_t smm_os_thread_id(void)
-{
-    return (uintptr_t)pthread_self();
-}
-
 static pthread_key_t exit_key;
 
 bool smm_os_thread_exit_register(void (*callback)(void *))
@@ -520,5 +516,11 @@ void smm_os_close(int file)
 
 void smm_os_abort(void)
 {
+    abort();
+}
+
+void smm_os_abort_unhandled(void)
+{
+    (void)signal(SIGABRT, SIG_DFL);
     abort();
 }

@@ -50,6 +50,15 @@ void smm_report_misuse(const char *call, const void *address, enum smm_fault fau
     smm_os_abort();
 }
 
+void smm_report_reentry(void)
+{
+    static const char line[] = "shardmm: called while another call of this thread holds a lock: by a signal handler, or a "
+                               "function in place of the system's\n";
+
+    smm_os_write(SMM_OS_STDERR, line, sizeof line - 1);
+    smm_os_abort_unhandled();
+}
+
 void smm_check_failed(const char *what, const char *file, unsigned line_number)
 {
     struct smm_text line;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.h - one line on standard error, then abort: misuse by the program, and failed assertions.
  * Neither allocates nor takes a lock. Who reports misuse holds no lock either, so that a handler of SIGABRT may
- * allocate; an assertion may fail under one. */
+ * allocate; an assertion may fail under one, and a handler that then needs it ends the process. */
 #ifndef SMM_PLATFORM_REPORT_H
 #define SMM_PLATFORM_REPORT_H
 
@@ -21,5 +21,8 @@ enum smm_fault {
  * they are known, else NULL and 0. */
 SMM_COLD SMM_NORETURN void smm_report_misuse(const char *call, const void *address, enum smm_fault fault,
                                              const char *kind, size_t size);
+
+/* The calling thread would wait for itself. Without the handler of SIGABRT, which may be what came here. */
+SMM_COLD SMM_NORETURN void smm_report_reentry(void);
 
 #endif

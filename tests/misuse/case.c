@@ -4,20 +4,43 @@
  *     misuse CASE             misuses, and never comes back
  *     misuse CASE about       what must be reported, and by which tier
  *
- * Handlers of SIGABRT allocate blocks of every kind: who reports holds nothing that would make them wait. */
+ * Handlers of SIGABRT allocate blocks of every kind: who reports holds nothing that would make them wait. Handlers that
+ * come while their thread holds a lock cannot have what they ask for, and must not hang. */
 #include <inttypes.h>
 #include <shardmm/shardmm.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static char data[64] __attribute__((aligned(16), used));
 static void *volatile p;
 
 int main(int count, char **arguments);
+
+/* Called in the midst of a call that gives memory back, under the lock of this thread's medium blocks. */
+static void (*in_purge)(void);
+
+int madvise(void *address, size_t size, int advice)
+{
+    void (*const call)(void) = in_purge;
+
+    in_purge = NULL;
+    if (call != NULL)
+        call();
+    return (int)syscall(SYS_madvise, address, size, advice);
+}
+
+static void purge(void (*meanwhile)(void))
+{
+    shardmm_free(shardmm_malloc(100000));
+    in_purge = meanwhile;
+    (void)shardmm_purge();
+}
 
 static void allocate(int signal_number)
 {
@@ -34,6 +57,20 @@ static void allocate(int signal_number)
     printf("%p\n", p);
     fflush(stdout);
 }
+
+/* A fault is of the program, unless the library says another line. */
+static void allocate_and_abort(int signal_number)
+{
+    signal(SIGABRT, SIG_DFL);
+    allocate(signal_number);
+    fputs("shardmm: no line\n", stderr);
+    abort();
+}
+
+static void call_again(void) { p = shardmm_malloc(100000); }
+static void raise_sigabrt(void) { abort(); }
+static void raise_sigusr1(void) { raise(SIGUSR1); }
+static void touch_nothing(void) { *(volatile char *)p = 1; }
 
 #define ALWAYS "always"
 #define DEBUG "debug"
@@ -68,6 +105,8 @@ int main(int count, char **arguments)
     }
     setrlimit(RLIMIT_CORE, &none);
     signal(SIGABRT, allocate);
+    signal(SIGUSR1, allocate);
+    signal(SIGSEGV, allocate_and_abort);
     alarm(20);
     chosen->run();
     return 0;

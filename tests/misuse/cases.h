@@ -128,3 +128,13 @@ CASE(released_large, p = shardmm_malloc(9 * MIB); shardmm_free(p); (void)shardmm
      "free(@): " UNKNOWN)
 CASE(released_large_usable_size, p = shardmm_malloc(9 * MIB); shardmm_free(p); (void)shardmm_purge();
      p = (char *)p + 5 * MIB; (void)shardmm_usable_size(p), ALWAYS, "usable_size(@): " UNKNOWN)
+
+/* ---- Calls that would wait for their own thread ---- */
+#define REENTRY \
+    "called while another call of this thread holds a lock: by a signal handler, or a function in place of the system's"
+CASE(system_function_that_allocates, purge(call_again), ALWAYS, REENTRY)
+CASE(sigabrt_under_a_lock, purge(raise_sigabrt), ALWAYS, REENTRY)
+CASE(sigsegv_under_a_lock, p = NULL; purge(touch_nothing), ALWAYS, REENTRY)
+CASE(signal_under_a_lock, purge(raise_sigusr1), ALWAYS, REENTRY)
+/* Not under a lock such a handler gets what it asks for. */
+CASE(sigsegv_of_the_program, p = NULL; touch_nothing(), ALWAYS, "no line")

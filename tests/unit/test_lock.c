@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lock.c - the lock of four bytes: one holder, waiting without burning time, and passing through it in
+/* test_lock.c - the lock: one holder, whom it knows, waiting without burning time, and passing through it in
  * the thread that forks. */
 #include "platform/lock.h"
 
@@ -21,6 +21,7 @@ static void *count_up(void *argument)
     for (unsigned i = 0; i < ROUNDS; i++) {
         smm_lock_acquire(&lock);
         EXPECT(errors, smm_add_relaxed(&inside, 1) == 0);
+        EXPECT(errors, smm_load_relaxed(&lock.holder) == smm_os_thread_id());
         EXPECT(errors, counter == shadow);
         counter++;
         /* Long enough now and then for the others to fall asleep. */
@@ -65,10 +66,13 @@ static void trying_takes_a_free_lock_and_does_not_wait_for_a_held_one(void **sta
     smm_lock_acquire(&mine);
     assert_false(smm_lock_try(&mine));
     smm_lock_release(&mine);
+    assert_int_equal(smm_load_relaxed(&mine.holder), 0);
     assert_true(smm_lock_try(&mine));
+    assert_int_equal(smm_load_relaxed(&mine.holder), smm_os_thread_id());
     assert_false(smm_lock_try(&mine));
     smm_lock_release(&mine);
     assert_int_equal(smm_load_relaxed(&mine.state), 0);
+    assert_int_equal(smm_load_relaxed(&mine.holder), 0);
 }
 
 static void *take_and_give(void *argument)
@@ -103,7 +107,9 @@ static void a_reset_frees_a_lock_that_others_waited_for(void **state)
 
     (void)state;
     smm_store_relaxed(&mine.state, 2);
+    smm_store_relaxed(&mine.holder, 1);
     smm_lock_reset(&mine);
+    assert_int_equal(smm_load_relaxed(&mine.holder), 0);
     assert_true(smm_lock_try(&mine));
     smm_lock_release(&mine);
 }
@@ -176,10 +182,13 @@ static _Atomic(bool) holds_it, may_leave;
 
 static void *take_gated_and_tell(void *unused)
 {
+    uintptr_t errors = 0;
+    (void)unused;
     smm_gated_acquire(&gated);
+    EXPECT(errors, smm_load_relaxed(&gated.inner.holder) == smm_os_thread_id());
     smm_store_relaxed(&passed, true);
     smm_gated_release(&gated);
-    return unused;
+    return ERRORS(errors);
 }
 
 static void *try_gated(void *unused)
@@ -213,10 +222,12 @@ static void behind_a_closed_gate_nobody_has_a_lock(void **state)
     assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
     assert_no_errors(thread_end(thread_start(try_gated, NULL)));
     smm_gate_open();
-    thread_end(other);
+    assert_no_errors(thread_end(other));
     assert_true(smm_load_relaxed(&passed));
     assert_true(smm_gated_try(&gated));
+    assert_int_equal(smm_load_relaxed(&gated.inner.holder), smm_os_thread_id());
     smm_gated_release(&gated);
+    assert_int_equal(smm_load_relaxed(&gated.inner.holder), 0);
     assert_int_equal(smm_load_relaxed(&gated.inner.state), 0);
 }
 
